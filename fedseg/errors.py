@@ -24,7 +24,7 @@ class ConfigError(UserError):
 
 
 class Mistakes:
-    """Collects ConfigErrors, each raised in a ``with`` block of its own, to tell all at once."""
+    """Collects messages, and ConfigErrors raised in ``with`` blocks of it, to tell all at once."""
 
     def __init__(self) -> None:
         self.found: dict[str, None] = {}  # in their order, each once
@@ -35,8 +35,12 @@ class Mistakes:
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> bool:
         if not isinstance(error, ConfigError):
             return False
-        self.found.update(dict.fromkeys(str(error).split("\n")))
+        self.add(str(error))
         return True
+
+    def add(self, message: str) -> None:
+        """Note a message, of one mistake or more in a line each."""
+        self.found.update(dict.fromkeys(message.split("\n")))
 
     def tell(self) -> None:
         """Raise ConfigError if there is any."""

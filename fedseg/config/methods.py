@@ -178,16 +178,15 @@ class Composition:
         deciding: dict[str, Method] = {}
         for method, slot in [(one, slot) for one in methods for slot in one.slots]:
             decided, other = slot.replace("_", " "), deciding.setdefault(slot, method)
-            with mistakes:
-                if slot in self.without:
-                    raise ConfigError(
-                        f"methods: {method.name} does not apply to {self.title}: no {decided} there"
-                    )
-                if other is not method and slot not in SHARED:
-                    raise ConfigError(
-                        f"methods: {other.name} and {method.name} contradict each other: both "
-                        f"decide the {decided}; choose one"
-                    )
+            if slot in self.without:
+                mistakes.add(
+                    f"methods: {method.name} does not apply to {self.title}: no {decided} there"
+                )
+            elif other is not method and slot not in SHARED:
+                mistakes.add(
+                    f"methods: {other.name} and {method.name} contradict each other: both decide "
+                    f"the {decided}; choose one"
+                )
         mistakes.tell()
         return methods
 

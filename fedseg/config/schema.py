@@ -311,7 +311,7 @@ def _accept(hint: Any) -> Any:
     if kind in (Any, object, type) or not inspect.isclass(kind) or is_protocol(kind):
         return Any
     if issubclass(kind, os.PathLike):
-        return Annotated[Any, PlainValidator(_check_path)]
+        return Annotated[Path, Strict(False)]
     if issubclass(kind, tuple) and inner and inner[-1] is not ...:
         return Annotated[tuple[tuple(map(_accept, inner))], Strict(False)]
     if kind in (Sequence, Collection, Iterable, list, tuple, set):
@@ -320,12 +320,6 @@ def _accept(hint: Any) -> Any:
         key, value = map(_accept, inner or (Any, Any))
         return Annotated[dict[key, value], Strict(False)]
     return InstanceOf[kind]
-
-
-def _check_path(value: Any) -> Any:
-    if not isinstance(value, str | os.PathLike):
-        raise PydanticCustomError("path", "Input should be a path")
-    return value
 
 
 def _accept_literal(choices: tuple[Any, ...]) -> PlainValidator:
@@ -368,6 +362,7 @@ WORDS = {  # of pydantic's mistakes
     "int_type": "a whole number",
     "list_type": "a list",
     "model_type": "a dict",
+    "path_type": "a path",
     "string_type": "a string",
     "tuple_type": "a list",
 }
@@ -379,13 +374,8 @@ def _tell(error: ValidationError, field: str) -> list[str]:
     for one in error.errors(include_url=False):
         place = field
         for part in one["loc"]:
-            place += (
-                f"[{part}]"
-                if isinstance(part, int)
-                else f".{part}"
-                if part not in ("", "[key]")
-                else ""
-            )
+            if part not in ("", "[key]"):
+                place += f"[{part}]" if isinstance(part, int) else f".{part}"
         sentences.append(f"{place.lstrip('.') or 'content'}: {_describe(one)}")
     return sentences
 

@@ -27,7 +27,7 @@ from fedseg.curvature.settings import BATCH, REESTIMATE, RUNNING, TRAIN, Spec
 from fedseg.curvature.spectrum import largest
 from fedseg.curvature.surface import LossSurface, Point, Samples
 from fedseg.errors import ConfigError, DataError
-from fedseg.evaluation.domains import reestimate_statistics
+from fedseg.evaluation.domains import statistics_batches, statistics_of
 from fedseg.files import digest, open_to_append, read_bytes, write_text
 from fedseg.runner.checkpoint import checkpoints, run_folder
 from fedseg.runner.work_dir import lock_work_dir
@@ -215,7 +215,8 @@ class Landscape:
                 slot.view(buffers).clamp_(min=0)
         statistics = series.statistics
         if statistics == REESTIMATE:
-            buffers, statistics = reestimate_statistics(run.flat, run.data, w, buffers), RUNNING
+            batches, statistics = statistics_batches(run.data), RUNNING
+            buffers = statistics_of(run.flat, batches, w, buffers)
         surface = LossSurface(run.flat, series.samples, Point("", w, buffers), statistics)
         loss, metrics = surface.loss(self.spec.metrics)
         return plain({"task": task, "loss": loss, "metrics": metrics})

@@ -364,26 +364,13 @@ def _select(batch: Any, rows: list[int], size: int, fields: bool = True) -> Any:
     return getattr(batch, "_make", type(batch))(members)
 
 
-@torch.no_grad()
-def reestimate_statistics(
-    flat: FlatModel,
-    data: PartitionedData,
-    w: Tensor,
-    buffers: Tensor,
-    autocast: Callable[[], AbstractContextManager] = nullcontext,
-    check: Callable[[], None] = lambda: None,
-) -> Tensor:
-    """Float buffers with BatchNorm statistics re-estimated for ``w``.
-
-    Cumulative averages over training images (evenly spaced over the whole training set, in their
-    training augmentation with a fixed seed); ``check`` raises before a batch to stop.
-    """
+def statistics_batches(data: PartitionedData) -> Iterator[Any]:
+    """Training images evenly spaced over all, in their training augmentation with a fixed seed."""
     everything = np.concatenate(list(data.indices.values()))
     chosen = everything[np.linspace(0, len(everything) - 1, ESTIMATED).round().astype(int)]
     chosen = np.unique(chosen)
     size = data.batch_size if data.batch_size != "full" else len(chosen)
-    batches = data.sample_batches(balanced_batches(chosen, size))
-    return statistics_of(flat, batches, w, buffers, autocast, check)
+    return data.sample_batches(balanced_batches(chosen, size))
 
 
 @torch.no_grad()
@@ -395,7 +382,10 @@ def statistics_of(
     autocast: Callable[[], AbstractContextManager] = nullcontext,
     check: Callable[[], None] = lambda: None,
 ) -> Tensor:
-    """Float buffers with the cumulative averages of BatchNorm statistics over these batches."""
+    """Float buffers with the cumulative averages of BatchNorm statistics over these batches.
+
+    ``check`` raises before a batch to stop. See :func:`statistics_batches`.
+    """
     model = flat.model
     model.train()  # a network may leave layers in eval mode: these keep their statistics
     layers = [layer for layer in batchnorm_layers(model).values() if layer.training]

@@ -178,33 +178,26 @@ def _check_keys(config: Config) -> None:
     mistakes, where = Mistakes(), config.filename or "the config"
     for key in [key for key in config if key not in KEYS]:
         hint = did_you_mean(key, KEYS)
-        component = isinstance(config[key], Mapping) and "type" in config[key]
-        with mistakes:
-            if hint or component:
-                raise ConfigError(f"{where}: unknown key {key!r}{hint}; nothing would read it")
-    for key in REQUIRED_KEYS:
-        with mistakes:
-            if config.get(key) is None:
-                raise ConfigError(f"{where}: {key} is missing")
+        if hint or (isinstance(config[key], Mapping) and "type" in config[key]):
+            mistakes.add(f"{where}: unknown key {key!r}{hint}; nothing would read it")
+    for key in [key for key in REQUIRED_KEYS if config.get(key) is None]:
+        mistakes.add(f"{where}: {key} is missing")
     for key in [key for key in KEYS if config.get(key) == ""]:
-        with mistakes:
-            raise ConfigError(f"{key}: is empty: leave it out or give it a value")
+        mistakes.add(f"{key}: is empty: leave it out or give it a value")
     with mistakes:
         check_values({key: config[key] for key in KEYS if key in config}, KEYS)
     for section, known in SECTIONS.items():
         values = config.get(section)
         values = values if isinstance(values, Mapping) else {}
         for key in sorted(values.keys() - known.keys()) if section in CLOSED else ():
-            with mistakes:
-                raise ConfigError(f"{section}.{key}: unknown{did_you_mean(key, known)}")
+            mistakes.add(f"{section}.{key}: unknown{did_you_mean(key, known)}")
         with mistakes:
             check_values({key: values[key] for key in known if key in values}, known, section)
     for field, kinds in _keys_without_order("", dict(config.items())):
-        with mistakes:
-            raise ConfigError(
-                f"{field}: its keys must be all text or all numbers, not {' and '.join(kinds)}: a "
-                "run could not write it down"
-            )
+        mistakes.add(
+            f"{field}: its keys must be all text or all numbers, not {' and '.join(kinds)}: a run "
+            "could not write it down"
+        )
     mistakes.tell()
 
 

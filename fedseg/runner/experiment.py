@@ -89,16 +89,16 @@ def override_fields(config: Config, options: Mapping[str, Any] | Sequence[str] |
     mistakes = Mistakes()
     for option in () if overrides else options:
         key, separator, value = option.partition("=")
-        with mistakes:
-            if not separator or not key:
-                raise ConfigError(f"--cfg-options: {option!r} is not of the form KEY=VALUE")
-            try:
-                overrides[key] = _option_value(value)
-            except (AssertionError, RecursionError) as error:  # MMEngine's, of some of them
-                raise ConfigError(
-                    f"--cfg-options: {option!r} has unbalanced brackets, or dicts in a list, which "
-                    "only a config file can have"
-                ) from error
+        if not separator or not key:
+            mistakes.add(f"--cfg-options: {option!r} is not of the form KEY=VALUE")
+            continue
+        try:
+            overrides[key] = _option_value(value)
+        except (AssertionError, RecursionError):  # MMEngine's, of some of them
+            mistakes.add(
+                f"--cfg-options: {option!r} has unbalanced brackets, or dicts in a list, which "
+                "only a config file can have"
+            )
     for key, value in overrides.items():
         with mistakes:
             if key.partition(".")[0] in COMPOSED:

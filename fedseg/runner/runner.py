@@ -17,7 +17,7 @@ from fedseg.config.components import LOCAL_TRAINING
 from fedseg.core.flat import FlatModel
 from fedseg.core.server import Server
 from fedseg.engine.executor import Executor
-from fedseg.evaluation.domains import reestimate_statistics
+from fedseg.evaluation.domains import statistics_batches, statistics_of
 from fedseg.files import remove_temporaries
 from fedseg.hooks.averaging import ModelAverage
 from fedseg.hooks.local_state import LocalState
@@ -298,8 +298,8 @@ class FederatedRunner(Runner):
         if self._estimate is None or self._estimate[0] != self.round:
             if not estimate:
                 return averaged
-            parts = self.flat, self.data, *averaged, self.autocast, self.interrupt.check
-            self._estimate = (self.round, reestimate_statistics(*parts))
+            parts = self.flat, statistics_batches(self.data), *averaged, self.autocast
+            self._estimate = (self.round, statistics_of(*parts, self.interrupt.check))
         return averaged[0], self._estimate[1]
 
     def evaluated_model(self) -> tuple[Tensor, Tensor]:

@@ -42,6 +42,9 @@ class UniformSampler(ClientSampler):
 
     Args:
         clients_per_round: a number of clients, or ``"all"``.
+
+    Attributes:
+        rate: probability of a client to take part, q.
     """
 
     def __init__(self, clients_per_round: PositiveInt | Literal["all"]) -> None:
@@ -49,10 +52,12 @@ class UniformSampler(ClientSampler):
 
     def bind(self, clients: Sequence[str], seed: int) -> None:
         super().bind(clients, seed)
-        if self.clients_per_round != "all" and self.clients_per_round > len(clients):
+        wanted = self.clients_per_round
+        self.rate = 1.0 if wanted == "all" else wanted / len(clients)
+        if self.rate > 1:
             raise ConfigError(
-                f"client_sampler.clients_per_round: {self.clients_per_round} clients per round, "
-                f"but the partition has only {len(clients)}"
+                f"client_sampler.clients_per_round: {wanted} clients per round, but the partition "
+                f"has only {len(clients)}"
             )
 
     def participants(self, round_: int) -> list[int]:
@@ -78,28 +83,15 @@ class RoundSeededSampler(UniformSampler):
 
 
 @SAMPLERS.register_module()
-class PoissonSampler(ClientSampler):
+class PoissonSampler(UniformSampler):
     """Each client independently of the others, so that their number varies: for ``privacy``.
 
     Args:
         clients_per_round: their number on average, or ``"all"``.
-
-    Attributes:
-        rate: probability of a client to take part, q.
     """
 
     def __init__(self, clients_per_round: Positive | Literal["all"]) -> None:
         self.clients_per_round = clients_per_round
-
-    def bind(self, clients: Sequence[str], seed: int) -> None:
-        super().bind(clients, seed)
-        wanted = self.clients_per_round
-        self.rate = 1.0 if wanted == "all" else wanted / len(clients)
-        if self.rate > 1:
-            raise ConfigError(
-                f"client_sampler.clients_per_round: {wanted} clients per round, but the partition "
-                f"has only {len(clients)}"
-            )
 
     def participants(self, round_: int) -> list[int]:
         draws = generator_for(self.seed, "participants", round_).random(len(self.clients))

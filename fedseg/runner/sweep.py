@@ -103,18 +103,17 @@ def _check_grid(grid: Sequence[Sequence[str]], options: Sequence[str]) -> None:
     """Raise ConfigError for axes that no value of a run follows."""
     mistakes = Mistakes()
     axis_of: dict[str, int] = {}
+    given = {option.partition("=")[0] for option in options}
     for number, value in [(number, value) for number, axis in enumerate(grid) for value in axis]:
         key, separator, _ = value.partition("=")
-        with mistakes:
-            if not separator:
-                raise ConfigError(f"--grid: {value!r} is not of the form KEY=VALUE")
-            if axis_of.setdefault(key, number) != number:
-                raise ConfigError(f"--grid: {key}: is on two axes: name all values in one")
-            if key in {option.partition("=")[0] for option in options}:
-                raise ConfigError(f"--grid: {key}: is in --cfg-options, too: leave it out of one")
-    with mistakes:
-        if "randomness.seed" in {*axis_of, *(option.partition("=")[0] for option in options)}:
-            raise ConfigError("sweep: randomness.seed: every run has its own: use --seeds")
+        if not separator:
+            mistakes.add(f"--grid: {value!r} is not of the form KEY=VALUE")
+        elif axis_of.setdefault(key, number) != number:
+            mistakes.add(f"--grid: {key}: is on two axes: name all values in one")
+        elif key in given:
+            mistakes.add(f"--grid: {key}: is in --cfg-options, too: leave it out of one")
+    if "randomness.seed" in axis_of.keys() | given:
+        mistakes.add("sweep: randomness.seed: every run has its own: use --seeds")
     mistakes.tell()
 
 

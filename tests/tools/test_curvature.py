@@ -18,7 +18,7 @@ from fedseg.curvature.landscape import compute_landscape
 from fedseg.curvature.settings import Source, Spec
 from fedseg.curvature.surface import LossSurface, Point
 from fedseg.errors import ConfigError
-from fedseg.evaluation.domains import reestimate_statistics
+from fedseg.evaluation.domains import statistics_batches, statistics_of
 from fedseg.files import sha256
 from fedseg.runner.work_dir import lock_work_dir
 
@@ -207,7 +207,7 @@ def test_statistics_between_models_are_taken_anew_at_every_point(silo, tmp_path)
         b, a = (run.load(Path(path), averaged=False) for path in paths)
         w = (a.w.double() / 2 + b.w.double() / 2).float()
         middle = (a.buffers.double() / 2 + b.buffers.double() / 2).float()
-        buffers = reestimate_statistics(run.flat, run.data, w, middle)
+        buffers = statistics_of(run.flat, statistics_batches(run.data), w, middle)
         data = run.samples(personal=False)
         losses = [LossSurface(run.flat, data, Point("", w, b)).loss()[0] for b in (buffers, middle)]
     assert series["loss"][1] == pytest.approx(losses[0], rel=1e-5)
