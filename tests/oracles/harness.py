@@ -1,7 +1,7 @@
 """Drives the engine through its public interface on the oracle problem: a config file and a run."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -58,25 +58,8 @@ def federation(
         scaled=problem.scaled_entries(),
         batches={k: problem.make_batches(ids, batch_size) for k, ids in clients.items()},
         participants=participants,
+        loss=lambda w, samples: problem.loss(w, x[samples], y[samples]),
     )
-
-
-class EvenFederation(Federation):
-    """Every client counts the same."""
-
-    def size(self, client: str) -> int:
-        return 1
-
-
-def with_a_stranger() -> tuple[Federation, Federation]:
-    """The problem, and what becomes of it if c3 has forgotten all when it returns in round 7.
-
-    A stranger comes in its place, with its data and without its vectors; both sides know it.
-    """
-    fed = federation()
-    fed = replace(fed, batches=fed.batches | {"stranger": fed.batches["c3"]})
-    swapped = [["stranger" if k == "c3" else k for k in sampled] for sampled in fed.participants]
-    return fed, replace(fed, participants=fed.participants[:6] + swapped[6:])
 
 
 def optim_wrapper(local: Local = LOCAL) -> dict[str, Any]:
@@ -176,11 +159,6 @@ def run_engine(folder: Path, algorithm: dict[str, Any], **options: Any) -> Trace
             {k: {n: plain(t) for n, t in state.items()} for k, state in states.items()}
         )
     return trace
-
-
-def decayed(lr: float, decay: float) -> Callable[[int], float]:
-    """The learning rate by round that ``decay`` of :func:`write_config` means."""
-    return lambda i: lr * decay ** (i - 1)
 
 
 def plain(tensor: torch.Tensor) -> np.ndarray:

@@ -2,13 +2,11 @@
 
 import copy
 
-import numpy as np
 import pytest
 import toyalgorithms
 import toyseg
 from harness import LOCAL, federation, relative_error, run_engine
-from transcriptions import Federation, Local, Vector, fedavg, pseudo_gradient
-from transcriptions import ServerSGD as FedAvgServer
+from transcriptions import FedAvg, weights
 
 from fedseg.errors import ConfigError, LoadingError
 from fedseg.hooks import FederatedHook
@@ -18,31 +16,28 @@ KEPT = {"type": "KeptMomentum"}
 FEDAVG = {"type": "FedAvg"}
 
 
-def fedavg_by_threads(fed: Federation, local: Local) -> list[Vector]:
+class ByThreads(FedAvg):
     """FedAvg where thread i trains the round's i-th client, with the one optimizer that it has."""
-    w, history, order = fed.initial.copy(), [], list(fed.batches)
-    threads: dict[int, Vector] = {}
-    for sampled in fed.participants:
-        models = {}
-        for thread, client in enumerate(sorted(sampled, key=order.index)):
-            w_k, buffer = w.copy(), threads.get(thread, np.zeros_like(w))
-            for _ in range(local.epochs):
-                for batch in fed.batches[client]:
-                    buffer = local.momentum * buffer + fed.gradient(w_k, batch)
-                    buffer = buffer + local.weight_decay * w_k
-                    w_k = w_k - local.lr * buffer
-            models[client], threads[thread] = w_k, buffer
-        w = w - pseudo_gradient(fed, w, models)
-        history.append(w)
-    return history
+
+    def train_all(self, w_start):
+        order, models = list(self.fed.batches), {}
+        for thread, client in enumerate(sorted(self.sampled, key=order.index)):
+            w_k, buffer = w_start.copy(), self.threads.get(thread, self.zeros())
+            for _ in range(self.local.epochs):
+                for batch in self.fed.batches[client]:
+                    buffer = self.local.momentum * buffer + self.fed.gradient(w_k, batch)
+                    buffer = buffer + self.local.weight_decay * w_k
+                    w_k = w_k - self.local.lr * buffer
+            models[client], self.threads[thread] = w_k, buffer
+        return models
 
 
 def test_against_the_transcription(tmp_path):
     trace = run_engine(tmp_path, FEDAVG, hooks=[KEPT])
-    expected = fedavg_by_threads(federation(), LOCAL)
-    assert relative_error(trace.weights, expected) < 1e-9
-    fresh = fedavg(federation(), LOCAL, FedAvgServer())
-    assert relative_error(trace.weights, fresh) > 1e-3
+    expected = ByThreads(federation(), LOCAL, threads={}).run()
+    assert relative_error(trace.weights, weights(expected)) < 1e-9
+    fresh = FedAvg(federation(), LOCAL).run()
+    assert relative_error(trace.weights, weights(fresh)) > 1e-3
 
 
 def test_resumes_bit_for_bit(tmp_path):
