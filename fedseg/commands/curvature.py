@@ -1,7 +1,5 @@
 """Curvature of checkpoints: fedseg curvature RUN|CHECKPOINT... (see --help)."""
 
-from dataclasses import replace
-
 from fedseg import cli
 from fedseg.curvature.settings import USED, Settings, add_options, read_options, read_source
 
@@ -9,7 +7,8 @@ DETAILS = """\
 Quantities: loss, top (largest eigenvalues, lambda_max / lambda_5), spectrum (the 50 largest), trace
 (and Frobenius norm), density, sharpness (SAM's and ASAM's), clients (lambda_max on each client's
 data), fedalign (H_N and H_D), participants (lambda_max of the models that the next round's
-participants train, on their own and on all data), features (norms of the last features by class and
+participants train, on their own and on all data), updated (lambda_max of the model that each client
+trains, on its own data), features (norms of the last features and of the outputs by class and
 client). docs/flatness.md says what each of them means.
 
 Each finished quantity is written to curvature.json in RUN/curvature/<checkpoint>; the same command
@@ -18,6 +17,8 @@ again goes on where it was stopped.
 examples:
   fedseg curvature work_dirs/cifar10_a005_fedavg work_dirs/cifar10_a005_fedasam
   fedseg curvature work_dirs/camvid_fedavg --data unseen_0001TP --quantities loss top
+  fedseg curvature work_dirs/fedavg/checkpoints/*.pth --quantities updated --clients all
+  fedseg curvature work_dirs/fedavg:client=17@500
 """
 
 
@@ -38,17 +39,15 @@ def main() -> None:
         parser.error("--out: name one checkpoint only")
     sources = [read_source(arguments, path) for path in arguments.paths]
     settings = read_options(Settings, arguments)
-    from fedseg.curvature.checkpoint import find_checkpoints, opened
+    from fedseg.curvature.checkpoint import opened
     from fedseg.curvature.measure import Measurement
     from fedseg.report.landscapes import print_curvature, write_spectra
 
     cli.say_trust(arguments.trust)
     results = {}
     for source in sources:
-        ((_, averaged),), (file,) = source.models(), find_checkpoints(source)
         with opened(source) as run:
-            chosen = replace(settings, averaged=averaged)
-            measurement = Measurement(run, file, chosen, arguments.out)
+            measurement = Measurement(run, source, settings, arguments.out)
             results[source.paths[0]] = measurement.measure(arguments.quantities or usual)
     print_curvature(results)
     for file in write_spectra(results, measurement.folder):

@@ -20,6 +20,7 @@ examples:
   fedseg landscape plane work_dirs/fedavg work_dirs/swa:global work_dirs/swa --data test
   fedseg landscape random work_dirs/fedavg work_dirs/fedasam --samples 5000
   fedseg landscape random work_dirs/fedavg --client 17
+  fedseg landscape plane work_dirs/fedavg work_dirs/fedavg:client={3,17}@500 --data train test
 """
 
 

@@ -24,13 +24,13 @@ from fedseg.curvature.surface import Part, Point, Samples
 from fedseg.engine.trainer import ClientTrainer
 from fedseg.errors import ConfigError, DataError
 from fedseg.evaluation.sets import EvaluationSet, StreamedSet, build_evaluation_set
-from fedseg.files import digest, sha256
+from fedseg.files import digest, own_path, sha256
 from fedseg.hooks.local_state import LocalState
 from fedseg.loaders.partitioned import PartitionedData, balanced_batches
 from fedseg.loaders.streaming import StreamingData
 from fedseg.registry import SAMPLERS, build
 from fedseg.runner.build import build_trainer, load_weights
-from fedseg.runner.checkpoint import load_checkpoint, run_folder
+from fedseg.runner.checkpoint import checkpoints, load_checkpoint, run_folder
 from fedseg.runner.config import PREPARATION, complete_config
 from fedseg.runner.experiment import load_config
 from fedseg.runner.logs import quiet_console
@@ -187,9 +187,16 @@ class RunData:
 
 
 def find_checkpoints(source: Source) -> list[Path]:
-    """The checkpoints' files, the newest one of a run; DataError if there is none."""
-    places = [place for place, _ in source.models()]
-    return [place if place.is_file() else newest_checkpoint(place)[1] for place in places]
+    """The checkpoints' files, of a run the newest or a round's; DataError if there is none."""
+    files = []
+    for place, _, _, round_ in source.models():
+        kept = dict(checkpoints(own_path(place, "checkpoints"))) if round_ is not None else {}
+        if round_ is not None and round_ not in kept:
+            known = ", ".join(map(str, kept)) or "no round"
+            raise DataError(f"{place}: has no checkpoint of round {round_}, only of {known}")
+        newest = place if place.is_file() else newest_checkpoint(place)[1]
+        files.append(kept.get(round_, newest))
+    return files
 
 
 @contextmanager

@@ -1,14 +1,17 @@
 """Differences between the curvatures of clients' losses: measures of FedAlign and FedGloSS."""
 
+from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from fedseg.core.client_data import JobStream
+from fedseg.core.client_data import Job
 from fedseg.core.forward import map_tensors
 from fedseg.core.messages import Task
 from fedseg.core.server import Server
-from fedseg.curvature.checkpoint import RunData
+from fedseg.curvature.checkpoint import RunData, find_checkpoints, opened
+from fedseg.curvature.settings import Source
 from fedseg.curvature.spectrum import Estimate
 from fedseg.curvature.surface import Point
 from fedseg.engine.executor import InProcessExecutor
@@ -80,12 +83,30 @@ def _differences(gram: np.ndarray) -> np.ndarray:
     return np.array([((norms[k] - norms[j]) ** 2).mean(), cosines.mean()])
 
 
-def participants_models(run: RunData, checkpoint: Path) -> list[Point]:
-    """The models that the participants of the round after a checkpoint train, as its run would.
+def load_model(source: Source, number: int, run: RunData, checkpoint: Path) -> Point:
+    """One of the models that a source names; ``run`` is that of the first."""
+    path, model = source.paths[number], source.models()[number]
+    if model.client is None:
+        return replace(run.load(checkpoint, model.averaged, beside_average=True), name=path)
+    if run_folder(checkpoint) == run_folder(find_checkpoints(source)[0]):
+        (point,) = train_models(run, checkpoint, [model.client])
+    else:
+        with opened(replace(source, paths=(path,), config=None)) as other:
+            (point,) = train_models(other, checkpoint, [model.client])
+    return replace(point, name=path)
 
-    In client order, by the clients' names. A table of "the last round's participants" takes the
-    checkpoint of the round before. The averaged model plays no part in training.
+
+def train_models(
+    run: RunData, checkpoint: Path, clients: Collection[str] | None = None
+) -> list[Point]:
+    """The models that clients train in the round after a checkpoint, as its run would.
+
+    In client order, by the clients' names; None: those of the participants. Others begin with the
+    states that they have as well. A table of "the last round's participants" takes the checkpoint
+    of the round before. The averaged model plays no part in training.
     """
+    if unknown := {*(clients or ())} - {*run.data.clients}:
+        raise ConfigError(f":client=: the run has no client {', '.join(map(repr, unknown))}")
     if run.hooks:
         raise ConfigError(
             f"custom_hooks: {', '.join(map(str, run.hooks))} may change how clients train, and "
@@ -109,20 +130,23 @@ def participants_models(run: RunData, checkpoint: Path) -> list[Point]:
         average = build(HOOKS, options, "averaging", base=ModelAverage)
         rounds = run.config.train_cfg.max_rounds
         local.change_rates(average.local_lrs(local.optimizer, number, rounds))
-    chosen, trained = run.sampler.participants(number), {}
-    executor = InProcessExecutor()
+    last, trained = max(filter(algorithm.trains, range(algorithm.exchanges))), []
+    chosen = [run.sampler.participants(number)] * (last + 1)  # of each exchange
+    if clients is not None:
+        chosen[last] = [c for c, name in enumerate(data.clients) if name in clients]
+    executor, passes = InProcessExecutor(), algorithm.passes()
     executor.bind(run)
-    executor.start(JobStream(lambda _: chosen, number, number, algorithm.passes()))
-    for server.exchange in range(algorithm.exchanges):
+    plan = ((e, c, full) for e in range(last + 1) for c in chosen[e] for full in passes[e])
+    executor.start([Job(number, *job) for job in plan])
+    for server.exchange, those in enumerate(chosen):
         message, updates = algorithm.broadcast(server), algorithm.aggregate(algorithm.weightings)
-        facts = [(c, data.clients[c], data.sizes[c], data.num_steps(c)) for c in chosen]
+        facts = [(c, data.clients[c], data.sizes[c], data.num_steps(c)) for c in those]
         tasks = [Task(number, server.exchange, *f, store.look_up(f[1])) for f in facts]
         for outcome in executor.run(tasks, message):
-            if algorithm.trains(server.exchange):
-                name = outcome.task.name
-                trained[name] = Point(name, flat.w.clone(), flat.buffers.clone())
+            if server.exchange == last:
+                trained.append(Point(outcome.task.name, flat.w.clone(), flat.buffers.clone()))
             updates.add(*outcome.sums)
-        if server.exchange < algorithm.exchanges - 1:
+        if server.exchange < last:
             algorithm.step(server, updates)
     data.close()
-    return list(trained.values())
+    return trained

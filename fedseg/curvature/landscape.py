@@ -7,7 +7,7 @@ lines of ``points.jsonl``; the same landscape again goes on.
 import json
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from itertools import compress
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from fedseg.config.schema import STRICT
 from fedseg.core.flat import FlatModel
 from fedseg.core.seeds import generator_for
 from fedseg.curvature.checkpoint import RunData, find_checkpoints, opened
-from fedseg.curvature.clients import participants_models
+from fedseg.curvature.clients import load_model, train_models
 from fedseg.curvature.products import Products, expand
 from fedseg.curvature.settings import BATCH, REESTIMATE, RUNNING, TRAIN, Spec
 from fedseg.curvature.spectrum import largest
@@ -142,12 +142,12 @@ class Landscape:
         self.points: list[Point] = []
         self.series: list[Series] = []
         self.marks: dict[str, list[float]] = {}
-        models = spec.source.models()
-        for path, file, (_, averaged) in zip(spec.source.paths, self.files, models, strict=True):
-            point = replace(run.load(file, averaged, beside_average=True), name=path)
+        for number, model in enumerate(spec.source.models()):
+            point = load_model(spec.source, number, run, self.files[number])
             self.points.append(point)
             if spec.client is None and not between:  # with its own clients' statistics
-                self._add((path,), self._directions(point), bool(run.statistics))
+                personal = bool(run.statistics) and model.client is None
+                self._add((point.name,), self._directions(point, personal), personal)
         if spec.client is not None:
             self._add_client(spec.client)
         elif spec.kind == "line":
@@ -173,20 +173,19 @@ class Landscape:
             self.series.append(Series(models, shown, directions, samples, statistics))
 
     def _add_client(self, name: str) -> None:
-        models = {point.name: point for point in participants_models(self.run, self.files[0])}
-        if name not in models:
-            raise ConfigError(f"--client: {name!r} is none of {', '.join(models)}")
-        received = self.run.load(self.files[0], averaged=False)  # what the participant began with
-        is_line, own = self.spec.kind == "line", models[name]
-        self._add((f"client {name}",), line(own, received) if is_line else self._directions(own))
+        (own,) = train_models(self.run, self.files[0], [name])
+        received = self.run.load(self.files[0], averaged=False)  # what the client began with
+        is_line = self.spec.kind == "line"
+        directions = line(own, received) if is_line else self._directions(own, False)
+        self._add((f"client {name}",), directions)
 
-    def _directions(self, point: Point) -> Directions:
+    def _directions(self, point: Point, personal: bool) -> Directions:
         """Random directions or eigenvectors around a model."""
         run, spec = self.run, self.spec
         rng = generator_for(run.seed, f"landscape {spec.kind}")
         if spec.kind == "random":
             return random_directions(run.flat, point, 2, rng)
-        kinds = {"personal": spec.client is None, "evaluated": spec.statistics == BATCH}
+        kinds = {"personal": personal, "evaluated": spec.statistics == BATCH}
         data = run.samples(TRAIN, spec.client, spec.samples, **kinds)
         statistics = RUNNING if spec.statistics == REESTIMATE else spec.statistics
         surface = LossSurface(run.flat, data, point, statistics)

@@ -5,6 +5,7 @@ They are of the mean loss L_D over data D and its Hessian H; docs/flatness.md de
 
 import json
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -19,10 +20,15 @@ from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn
 from fedseg.config.schema import read_model
 from fedseg.core.seeds import generator_for
 from fedseg.curvature import spectrum
-from fedseg.curvature.checkpoint import RunData
-from fedseg.curvature.clients import gram_matrix, hessian_differences, participants_models
+from fedseg.curvature.checkpoint import RunData, find_checkpoints
+from fedseg.curvature.clients import (
+    gram_matrix,
+    hessian_differences,
+    load_model,
+    train_models,
+)
 from fedseg.curvature.products import Products
-from fedseg.curvature.settings import BATCH, TRAIN, USED, Settings
+from fedseg.curvature.settings import BATCH, TRAIN, USED, Settings, Source
 from fedseg.curvature.surface import LossSurface, Point, Samples
 from fedseg.errors import ConfigError, DataError, TrainingError
 from fedseg.files import atomic_writer, digest, own_folder, read_json, write_text
@@ -35,21 +41,24 @@ SCHEMA_VERSION = 1
 VECTORS = "eigenvectors.npy"  # float32 [2, n], the parameters one after the other, without gaps
 EXACT_DIAGONAL = 2000  # parameters up to which a diagonal is computed by unit vectors
 SPECTRUM, DENSITY_PROBES = 50, 10
-SAME = ("checkpoint_sha256", "changed", "data", "data_sha256", "parameters", "dtype")
+SAME = ("checkpoint_sha256", "trained_by", "changed", "data", "data_sha256", "parameters", "dtype")
 SHARED = ("client", "samples", "augment", "statistics", "matrix", "averaged", "batch_size")
 
 
 class Measurement:
-    """The quantities of one checkpoint."""
+    """The quantities of a source's only model."""
 
     def __init__(
-        self, run: RunData, checkpoint: Path, settings: Settings, folder: Path | None = None
+        self, run: RunData, source: Source, settings: Settings, folder: Path | None = None
     ) -> None:
+        (model,), (checkpoint,) = source.models(), find_checkpoints(source)
         self.run, self.checkpoint = run, checkpoint
-        self.point = run.load(checkpoint, settings.averaged, beside_average=True)
+        self.point = load_model(source, 0, run, checkpoint)
+        settings = replace(settings, averaged=model.averaged, trained_by=model.client)
         if settings.client is not None:
             settings = replace(settings, data=TRAIN)
-        if run.policy is not None and settings.data != TRAIN:  # no client has statistics for it
+        foreign = run.policy is not None and settings.data != TRAIN and model.client is None
+        if foreign:  # no client has statistics for it
             settings = replace(settings, statistics=BATCH)
         self.settings = settings
         self.folder = folder or default_folder(checkpoint, settings, run.changed)
@@ -61,6 +70,7 @@ class Measurement:
         self.result: dict[str, Any] = {
             "schema_version": SCHEMA_VERSION,
             **run.identity(checkpoint),
+            "trained_by": settings.trained_by,
             "data": settings.data,
             "data_sha256": run.checksum(settings.data),
             "changed": run.changed,
@@ -101,6 +111,7 @@ class Measurement:
 
     def _samples(self, client: str | None = None, personal: bool = True) -> Samples:
         s, client = self.settings, client or self.settings.client
+        personal = personal and s.trained_by is None
         name, evaluated = TRAIN if client is not None else s.data, s.statistics == BATCH
         options = s.samples, s.batch_size, s.augment, personal, evaluated
         return self.run.samples(name, client, *options)
@@ -204,18 +215,37 @@ class Measurement:
         """lambda_max of the trained models on their own data and on D (FedGloSS, table 1)."""
         if self.settings.client is not None:
             raise ConfigError("--client: participants are measured on all data, too: leave it out")
-        local, everywhere = {}, {}
-        all_data = self._samples(personal=False)
-        models = participants_models(self.run, self.checkpoint)
-        for point in self._bars.track(models, description="participants"):
-            of_client = self._samples(point.name, personal=False)
-            for values, data in ((local, of_client), (everywhere, all_data)):
-                values[point.name] = self._largest(self._surface(data, point))[0].values[0]
+        models, everything = self._train(), self._samples(personal=False)
+        local, everywhere = self._of_trained(models), self._of_trained(models, everything)
         return {"lambda_max_local": local, "lambda_max_global": everywhere}
 
+    def _updated(self) -> dict[str, Any]:
+        """lambda_max of the model that each client trains from this one, on its own data."""
+        clients = self.run.first_clients(self.settings.clients)
+        return {"lambda_max": self._of_trained(self._train(clients))}
+
+    def _train(self, clients: Sequence[str] | None = None) -> list[Point]:
+        if self.settings.trained_by is not None:
+            raise ConfigError(":client=: clients train from the global model: leave it out")
+        return train_models(self.run, self.checkpoint, clients)
+
+    def _of_trained(self, models: list[Point], data: Samples | None = None) -> dict[str, float]:
+        """By client lambda_max of its trained model on data, or on its own."""
+        values = {}
+        for point in self._bars.track(models, description="trained models"):
+            where = data or self._samples(point.name, personal=False)
+            values[point.name] = self._largest(self._surface(where, point))[0].values[0]
+        return values
+
     def _features(self) -> dict[str, Any]:
-        clients = {c: self._surface(data).feature_norms() for c, data in self._clients_data()}
-        return {"norm_by_class": self._surface().feature_norms(), "of_clients": clients}
+        """Norms of the activations before the last layer, and of its outputs."""
+        every, clients = self._surface().feature_norms(), defaultdict(dict)
+        for client, data in self._clients_data():
+            for kind, norms in self._surface(data).feature_norms().items():
+                clients[kind][client] = norms
+        of_outputs = {"output_norm_by_class": every["outputs"]}
+        of_outputs["outputs_of_clients"] = clients["outputs"]
+        return {"norm_by_class": every["features"], "of_clients": clients["features"], **of_outputs}
 
 
 def default_folder(checkpoint: Path, settings: Settings, changed: Sequence[str] = ()) -> Path:
@@ -224,7 +254,11 @@ def default_folder(checkpoint: Path, settings: Settings, changed: Sequence[str] 
     for name in ("data", "client", "matrix", "statistics"):
         if (value := getattr(settings, name)) != getattr(usual, name):
             words.append(value.replace("/", "_"))
-    words += ["augmented"] * settings.augment + ["global"] * (not settings.averaged)
+    words += ["augmented"] * settings.augment
+    if settings.trained_by is not None:
+        words.append(f"trained_by_{settings.trained_by}".replace("/", "_"))
+    elif not settings.averaged:
+        words.append("global")
     if changed:
         words.append(f"changed-{digest(changed)[:8]}")
     return own_folder(run_folder(checkpoint), f"{CURVATURE}/{'-'.join(words)}")

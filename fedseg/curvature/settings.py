@@ -1,10 +1,11 @@
 """Options of the curvature tools: fields of dataclasses, annotated with bounds and their help."""
 
 import argparse
+import re
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import NoneType
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 from annotated_types import Ge, Gt
 
@@ -16,6 +17,7 @@ TRAIN = "train"  # the training data of all clients
 RUNNING, BATCH, REESTIMATE = "running", "batch", "reestimate"
 MOST_POINTS = 1_000_000
 GLOBAL = ":global"  # after a run or checkpoint: the global model, not the average
+WHOSE = re.compile(rf"(.+?)({GLOBAL}|:client=(.+?)(?:@(\d+))?)?")
 USED = {  # quantity -> the settings that it depends on, besides those of all
     "loss": (),
     "top": ("top", "tolerance"),
@@ -26,6 +28,7 @@ USED = {  # quantity -> the settings that it depends on, besides those of all
     "clients": ("tolerance", "clients"),
     "fedalign": ("probes", "clients"),
     "participants": ("tolerance",),
+    "updated": ("tolerance", "clients"),
     "features": ("clients",),
 }
 Kind = Literal["line", "plane", "random", "eigenvectors"]
@@ -33,20 +36,31 @@ Count = Annotated[int, Ge(1)]
 Positive = Annotated[float, Gt(0)]
 
 
+class Model(NamedTuple):
+    """A model as it is named: ``RUN|CHECKPOINT``, with ``:global`` or ``:client=ID@ROUND``."""
+
+    place: Path
+    averaged: bool  # the average, if there is one
+    client: str | None = None  # the model that this client trains from the global one
+    round: int | None = None  # of the checkpoint; None: the newest
+
+
 @dataclass(frozen=True)
 class Source:
-    """The models to measure; model and data are those of the first path."""
+    """The models to measure; network and data are those of the first one."""
 
-    # runs (of which the newest checkpoint is taken) or checkpoints of one network, with GLOBAL
-    # after them or without
-    paths: tuple[str, ...]
+    paths: tuple[str, ...]  # names of models of one network
     config: str | None = None  # the user's own, a program; None: the recorded one, read as data
     options: tuple[str, ...] = ()  # KEY=VALUE
     trusted: tuple[str, ...] = ()  # modules that a recorded config may use
 
-    def models(self) -> list[tuple[Path, bool]]:
-        """Of each run or checkpoint its place, and whether its average is taken if it has one."""
-        return [(Path(p.removesuffix(GLOBAL)), not p.endswith(GLOBAL)) for p in self.paths]
+    def models(self) -> list[Model]:
+        """The models that the paths name."""
+        models = []
+        for path in self.paths:
+            place, kind, client, round_ = WHOSE.fullmatch(path).groups()
+            models.append(Model(Path(place), kind is None, client, round_ and int(round_)))
+        return models
 
 
 @dataclass(frozen=True)
@@ -67,6 +81,7 @@ class Settings(Options):
     """Options of a measurement."""
 
     averaged: bool = True  # else the global model itself
+    trained_by: str | None = None  # or the model that this client trains from it
     data: Annotated[str, "train, or a test domain"] = TRAIN
     client: Annotated[str | None, "in place of --data: this client's training images"] = None
     augment: Annotated[bool, "training images in their augmentation, drawn once"] = False
@@ -137,7 +152,10 @@ def _flag(name: str) -> str:
 
 def add_options(parser: argparse.ArgumentParser, kind: type[Options]) -> None:
     """Every option of a kind, and where the models come from."""
-    text = f"with {GLOBAL} after it, the global model where there is an average"
+    text = (
+        f"with {GLOBAL} after it, the global model where there is an average; with "
+        ":client=ID@ROUND, the model that this client trains from the global one of that round"
+    )
     style = {"nargs": "+", "type": _run_path, "metavar": "RUN|CHECKPOINT"}
     parser.add_argument("paths", **style, help=text)
     hints = get_type_hints(kind, include_extras=True)
@@ -175,7 +193,7 @@ def _keywords(hint: Any, default: Any) -> dict[str, Any]:
 
 
 def _run_path(text: str) -> str:
-    path = text.removesuffix(GLOBAL)
+    path = WHOSE.fullmatch(text or ".")[1]
     return f"{cli.run_path(path)}{text[len(path) :]}"
 
 
@@ -189,6 +207,6 @@ def read_source(arguments: argparse.Namespace, *paths: str) -> Source:
     """The models that a command line names; DataError if one is not there."""
     options = tuple(arguments.cfg_options), tuple(arguments.trust)
     source = Source(paths, arguments.config, *options)
-    places = (place for place, _ in source.models())
+    places = (model.place for model in source.models())
     cli.check_there(places, "name a run's work dir or a checkpoint")
     return source

@@ -26,6 +26,8 @@ from fedseg.errors import ConfigError
 from fedseg.evaluation.sets import EvaluationSet
 from fedseg.optim.sam import adaptive_mask
 
+NORMS = "features", "outputs"
+
 
 @dataclass(frozen=True)
 class Point:
@@ -174,9 +176,12 @@ class LossSurface:
             highest = float(np.maximum(highest, loss))  # NaN if either is
         return highest - start, length
 
-    def feature_norms(self) -> dict[int, float]:
-        """The mean norm of a classifier's last features by class (ECCV 2022, figure 7)."""
-        model, norms_of = self.flat.model, defaultdict(list)
+    def feature_norms(self) -> dict[str, dict[int, float]]:
+        """Mean norms of a classifier's last ``features`` and of its ``outputs``, by class.
+
+        As in Caldarola et al., ECCV 2022, figure 7.
+        """
+        model, norms_of = self.flat.model, {kind: defaultdict(list) for kind in NORMS}
         if not hasattr(model, "features"):
             raise ConfigError(
                 f"features: {type(model).__name__} is no image classifier, so it has no features "
@@ -184,11 +189,18 @@ class LossSurface:
             )
         with torch.no_grad(), self.evaluating():
             for batch in self:
-                norms, labels = model.features(batch.data["inputs"]).norm(dim=1), batch.labels
+                features, labels = model.features(batch.data["inputs"]), batch.labels
                 labels = labels.argmax(1) if labels.dim() > 1 else labels  # soft ones: mixup
-                for label, norm in zip(labels.tolist(), norms.tolist(), strict=True):
-                    norms_of[label].append(norm)
-        return {label: sum(norms) / len(norms) for label, norms in sorted(norms_of.items())}
+                for kind, vectors in zip(
+                    NORMS, (features, model.classifier(features)), strict=True
+                ):
+                    pairs = zip(labels.tolist(), vectors.norm(dim=1).tolist(), strict=True)
+                    for label, norm in pairs:
+                        norms_of[kind][label].append(norm)
+        return {
+            kind: {label: sum(norms) / len(norms) for label, norms in sorted(of.items())}
+            for kind, of in norms_of.items()
+        }
 
 
 def _scale_to(vector: Tensor, length: float) -> Tensor:

@@ -29,6 +29,10 @@ from fedseg.units import format_bytes, format_duration
 MANY = 4  # sides, from which on each has a row: columns for all would not fit
 COLUMNS = 3  # of the picture
 MOST_PANELS = 23  # besides the loss
+LOGGED = {  # entry of the history -> title and label of its panel, where a run has it
+    "norm_w": ("norm of the parameters", "||w||"),  # FedGloSS, figure 8
+    "delta_eps": ("distance of FedGloSS' perturbation from the exact one", "delta_eps"),
+}
 # A run is known by its color and its dashes.
 DASHES = ("-", (0, (5, 2)), (0, (1, 1.3)), (0, (6, 2, 1, 2)), (0, (3, 1, 1, 1, 1, 1)), (0, (8, 4)))
 STD = {
@@ -190,8 +194,8 @@ def draw_curves(sides: Sequence[Side], metrics: Iterable[str]) -> Figure:
         ]
     panels = list(zip(titles, [main] * len(names), names, strict=True))
     del panels[MOST_PANELS:]  # the tables have them all
-    if any(run.norms for run in runs):
-        panels.append(("norm of the parameters", "||w||", ""))
+    logged = {n: [run.logged(n) for run in runs] for n in LOGGED}
+    panels += [(*LOGGED[n], n) for n, series in logged.items() if any(series)]
     count = 1 + len(panels)
     columns = 2 if count == 4 else min(COLUMNS, count)  # four are a square
     rows = -(-count // columns)
@@ -207,8 +211,8 @@ def draw_curves(sides: Sequence[Side], metrics: Iterable[str]) -> Figure:
         for run in side.runs:
             draw_losses(loss, run.losses, **style)
             for axes, (*_, name) in zip(charts, panels, strict=False):
-                points = run.series(name) if name else run.norms
-                marker = "o" if name and len(points) == 1 else None
+                points = run.logged(name) if name in LOGGED else run.series(name)
+                marker = "o" if name not in LOGGED and len(points) == 1 else None
                 axes.plot(list(points), list(points.values()), marker=marker, **style)
     return figure
 

@@ -1,5 +1,6 @@
 """Curvature on the terminal, pictures of landscapes and spectra, and a page of surfaces."""
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, cycle
@@ -16,11 +17,13 @@ from fedseg.cli import widen_console
 from fedseg.errors import DataError
 from fedseg.files import write_text
 from fedseg.report.drawing import COLORS, MARKERS, new_figure, plain_axes, save_figure
+from fedseg.runner.checkpoint import run_folder
 from fedseg.runs.tables import TextTable
 
 MAP = "cividis"  # the same for every kind of color vision
 LEVELS = 14
 MOST_DOTS = 60  # values of a curve up to which each has a dot
+MOST_NAMES = 40  # clients up to which each is named beside a map
 BLUR = 100  # a density is so many times as wide as the bell of an eigenvalue
 NONE = "—"
 ROWS = {
@@ -37,7 +40,14 @@ ROWS = {
     "participants' lambda_1, all data: mean": ("participants", "lambda_max_global"),
     "H_N": ("fedalign", "hessian_norm_diff"),
     "H_D": ("fedalign", "hessian_direction_cos"),
+    "trained models' lambda_1, own data: mean": ("updated", "lambda_max"),
     "features' norm: mean over classes": ("features", "norm_by_class"),
+    "outputs' norm: mean over classes": ("features", "output_norm_by_class"),
+}
+BY_CLIENT = {  # title of a map clients x rounds
+    "largest eigenvalue of the trained model, own data": ("updated", "lambda_max"),
+    "norm of the last features": ("features", "of_clients"),
+    "norm of the outputs": ("features", "outputs_of_clients"),
 }
 
 
@@ -51,12 +61,17 @@ def print_curvature(results: Mapping[str, Mapping[str, Any]]) -> None:
     rows.append(("samples", *(", ".join(map(str, numbers)) for numbers in counts)))
     for row, (quantity, key) in ROWS.items():
         rows.append((row, *(_format(q.get(quantity, {}).get(key)) for q in quantities)))
-    norms = []
-    for kind, part in (("class", "norm_by_class"), ("client", "of_clients")):
-        columns = [q.get("features", {}).get(part, {}) for q in quantities]
-        for key in dict.fromkeys(chain(*columns)):
-            norms.append((f"{kind} {key}", *(_format(column.get(key)) for column in columns)))
-    for title, table in (("curvature", rows), ("norm of the last features, means", norms)):
+    tables = {"curvature": rows}
+    for title, parts in (
+        ("norm of the last features, means", ("norm_by_class", "of_clients")),
+        ("norm of the outputs, means", ("output_norm_by_class", "outputs_of_clients")),
+    ):
+        norms = tables[title] = []
+        for kind, part in zip(("class", "client"), parts, strict=True):
+            columns = [q.get("features", {}).get(part, {}) for q in quantities]
+            for key in dict.fromkeys(chain(*columns)):
+                norms.append((f"{kind} {key}", *(_format(column.get(key)) for column in columns)))
+    for title, table in tables.items():
         if filled := [row for row in table if {*row[1:]} != {NONE}]:
             console.print(TextTable(title, head, filled).to_rich())
 
@@ -102,10 +117,54 @@ def draw_landscape(content: Mapping[str, Any]) -> Figure:
 
 
 def write_spectra(results: Mapping[str, Mapping[str, Any]], folder: Path) -> list[Path]:
-    """``spectra.png`` and ``.svg`` of :func:`draw_spectra`, if anything of it was measured."""
-    figure = draw_spectra(results)
-    kinds = ("png", "svg") if figure is not None else ()
-    return [save_figure(figure, folder / f"spectra.{kind}") for kind in kinds]
+    """PNG and SVG of :func:`draw_spectra` and :func:`draw_clients`, of what was measured."""
+    figures = {"spectra": draw_spectra(results), "clients": draw_clients(results)}
+    pairs = [(n, f, kind) for n, f in figures.items() if f is not None for kind in ("png", "svg")]
+    return [save_figure(figure, folder / f"{name}.{kind}") for name, figure, kind in pairs]
+
+
+def draw_clients(results: Mapping[str, Mapping[str, Any]]) -> Figure | None:
+    """Maps clients x rounds of what was measured of two or more rounds of a run.
+
+    The largest eigenvalue of each client's locally updated model (Caldarola et al., ECCV 2022,
+    figures 4 and 16), and norms of features and outputs (figure 7), which are means over classes. A
+    column for each run; in a row all have one scale, which is logarithmic if values differ by a
+    factor of 10 or more. What was not measured is blank.
+    """
+    runs: dict[str, dict[int, Mapping[str, Any]]] = defaultdict(dict)
+    for name, result in results.items():
+        folder = str(run_folder(Path(name)) if name.endswith(".pth") else name.partition("@")[0])
+        runs[folder][result["round"]] = result["quantities"]
+    maps = {}
+    for title, (quantity, key) in BY_CLIENT.items():
+        tables = [{r: q.get(quantity, {}).get(key) for r, q in of.items()} for of in runs.values()]
+        tables = [{r: row for r, row in table.items() if row} for table in tables]
+        if max(map(len, tables), default=0) > 1:
+            maps[title] = tables
+    if not maps:
+        return None
+    figure, short = new_figure(5 * len(runs) + 1, 4 * len(maps)), short_names(runs)
+    grid = figure.subplots(len(maps), len(runs), squeeze=False)
+    for panels, (title, tables) in zip(grid, maps.items(), strict=True):
+        clients = list(dict.fromkeys(chain(*(row for table in tables for row in table.values()))))
+        values = [
+            [[_mean(table[r].get(client)) for r in sorted(table)] for client in clients]
+            for table in tables
+        ]
+        scale = find_scale(np.concatenate([np.ravel(of) for of in values]))
+        for axes, name, table, of in zip(panels, runs, tables, values, strict=True):
+            image = axes.imshow(of, norm=scale, cmap=MAP, aspect="auto", interpolation="nearest")
+            axes.set_xticks(range(len(table)), sorted(table), rotation=90)
+            axes.set_yticks(range(len(clients)), clients if len(clients) <= MOST_NAMES else None)
+            axes.set(title=short[name], xlabel="round", ylabel="client")
+        figure.colorbar(image, ax=list(panels), format="%.4g", label=title)
+    return figure
+
+
+def _mean(value: Any) -> float:
+    """A number, or the mean of several by name; NaN for what was not measured."""
+    values = list(value.values()) if isinstance(value, Mapping) else [value]
+    return float(np.mean(_values(values))) if values else math.nan
 
 
 def draw_spectra(results: Mapping[str, Mapping[str, Any]]) -> Figure | None:
@@ -198,10 +257,15 @@ def _draw_lines(content: Mapping[str, Any]) -> Figure:
 def _scale(content: Mapping[str, Any]) -> Normalize:
     """One scale for all losses of a landscape."""
     losses = np.concatenate([_values(series["loss"]).ravel() for series in content["series"]])
-    losses = losses[np.isfinite(losses)]
-    if not len(losses):
+    if not np.isfinite(losses).any():
         raise DataError("no loss of the landscape is finite: name smaller --ends")
-    low, high = float(losses.min()), float(losses.max())
+    return find_scale(losses)
+
+
+def find_scale(values: np.ndarray) -> Normalize:
+    """From the smallest to the largest finite value; logarithmic if they differ by a factor."""
+    values = values[np.isfinite(values)]
+    low, high = float(values.min()), float(values.max())
     if 0 < 10 * low < high:
         return LogNorm(low, high)
     return Normalize(low, high) if low < high else Normalize(low - 0.5, high + 0.5)

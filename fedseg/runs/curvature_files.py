@@ -39,7 +39,8 @@ VALUES: Mapping[str, Any] = {  # of a quantity; wherever one occurs
     **dict.fromkeys(("nodes", "weights"), list[list[Number]]),
     "quartiles": Annotated[list[Number], Len(5, 5)],
     **dict.fromkeys(("lambda_max_local", "lambda_max_global", "norm_by_class"), ByName),
-    "of_clients": dict[str, ByName],
+    "output_norm_by_class": ByName,
+    **dict.fromkeys(("of_clients", "outputs_of_clients"), dict[str, ByName]),
     "lambda_max": Number | ByName,  # of the model on all data, or on each client's
     "num_samples": int,
 }
@@ -69,6 +70,7 @@ class CurvatureFile(BaseModel):
 
     config_sha256: str | None = None
     checkpoint_sha256: str | None = None
+    trained_by: str | None = None
     changed: list[str] = []
     data: str | None = None
     data_sha256: str | None = None

@@ -119,10 +119,9 @@ class RunFiles:
             return _numbers(zip(self.curves.rounds, self.curves.loss, strict=True))
         return _numbers((record["round"], record["loss"]) for record in self.history)
 
-    @cached_property
-    def norms(self) -> dict[int, float]:
-        """Norm of the global model's parameters by round (FedGloSS, figure 8)."""
-        return _numbers((record["round"], record.get("norm_w")) for record in self.history)
+    def logged(self, name: str) -> dict[int, float]:
+        """The numbers by round of an entry of the history's lines, such as ``norm_w``."""
+        return _numbers((record["round"], record.get(name)) for record in self.history)
 
     def series(self, name: str) -> dict[int, float]:
         """The values of ``<domain>/<metric>`` by round, where there is one."""

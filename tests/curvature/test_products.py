@@ -247,11 +247,13 @@ def test_gradient_is_that_of_the_mean_loss():
 
 def test_feature_norms_are_means_by_class():
     of = surface(Perceptron(5))
-    found, sums = of.feature_norms(), {}
-    for _, batch in of.data.load([[n] for n in range(6)]):
-        norm = float(of.flat.model.features(batch["inputs"]).detach().norm())
-        sums.setdefault(int(batch["data_samples"]), []).append(norm)
-    assert found == pytest.approx({label: np.mean(norms) for label, norms in sums.items()})
+    found, model = of.feature_norms(), of.flat.model
+    for kind, function in (("features", model.features), ("outputs", model)):
+        sums: dict[int, list[float]] = {}
+        for _, batch in of.data.load([[n] for n in range(6)]):
+            norm = float(function(batch["inputs"]).detach().norm())
+            sums.setdefault(int(batch["data_samples"]), []).append(norm)
+        assert found[kind] == pytest.approx({c: np.mean(norms) for c, norms in sums.items()})
 
 
 class Matrix:

@@ -7,7 +7,7 @@ import pytest
 from matplotlib.colors import LogNorm
 
 from fedseg.errors import DataError
-from fedseg.report.landscapes import draw_landscape, draw_spectra, write_landscape
+from fedseg.report.landscapes import draw_clients, draw_landscape, draw_spectra, write_landscape
 
 
 def landscape(kind: str, losses, axes, **entries) -> dict:
@@ -65,3 +65,22 @@ def test_spectra_have_a_panel_for_each_quantity():
     x, y = density.lines[0].get_data()
     assert np.nansum(y) * (x[1] - x[0]) == pytest.approx(1, rel=1e-2)
     assert draw_spectra({"run": {"quantities": {"loss": {}}}}) is None
+
+
+def test_clients_by_rounds_are_maps_with_gaps():
+    def result(round_: int, values: dict) -> dict:
+        norms = {"of_clients": {client: {"0": v, "1": 3 * v} for client, v in values.items()}}
+        quantities = {"updated": {"lambda_max": values}, "features": norms}
+        return {"round": round_, "quantities": quantities}
+
+    results = {"a/checkpoints/round_000009.pth": result(9, {"x": 1.0, "y": 40.0})}
+    assert draw_clients(results) is None  # one round is no map
+    results["a"] = result(20, {"y": 8.0, "z": 2.0})
+    *panels, _, _ = draw_clients(results).axes
+    largest, norms = (np.ma.filled(axes.images[0].get_array(), np.nan) for axes in panels)
+    expected = np.array([[1, np.nan], [40, 8], [np.nan, 2]])
+    np.testing.assert_array_equal(largest, expected)
+    np.testing.assert_array_equal(norms, 2 * expected)
+    assert isinstance(panels[0].images[0].norm, LogNorm)
+    assert [text.get_text() for text in panels[0].get_yticklabels()] == ["x", "y", "z"]
+    assert [text.get_text() for text in panels[0].get_xticklabels()] == ["9", "20"]

@@ -24,7 +24,7 @@ def test_a_stopped_run_has_the_metrics_of_its_history(small_run, tmp_path):
         assert run.series(name).items() <= whole.series(name).items()
     assert run.losses.items() <= whole.losses.items()
     assert run.results is None and whole.results is not None and whole.rounds == 6
-    assert list(run.norms.values()) == [json.loads(line)["norm_w"] for line in lines[:4]]
+    assert list(run.logged("norm_w").values()) == [json.loads(line)["norm_w"] for line in lines[:4]]
 
 
 def test_a_file_of_another_name_is_read_alone(tmp_path):

@@ -13,7 +13,7 @@ import toyquad
 import toyseg
 
 from fedseg.curvature.checkpoint import opened
-from fedseg.curvature.clients import participants_models
+from fedseg.curvature.clients import load_model, train_models
 from fedseg.curvature.landscape import compute_landscape
 from fedseg.curvature.settings import Source, Spec
 from fedseg.curvature.surface import LossSurface, Point
@@ -58,7 +58,7 @@ def test_quadratic_has_the_curvature_that_it_has(tool, quadratic):
     # three parameters: a trace needs more than the two random vectors that fit
     assert code == 2
     assert "probes" in err
-    more = ("clients", "--quantities", "fedalign", "participants", "--clients", "all")
+    more = "clients", "--quantities", "fedalign", "participants", "updated", "--clients", "all"
     code, _, err = tool(quadratic, *arguments[:5], *more, "--tolerance", 1e-10)
     assert code == 0, err
     found = result(quadratic, "round_000003-augmented")
@@ -75,6 +75,8 @@ def test_quadratic_has_the_curvature_that_it_has(tool, quadratic):
     for client, value in trained["lambda_max_local"].items():
         assert value == pytest.approx(own[client].max())
         assert trained["lambda_max_global"][client] == pytest.approx(curvature.max())
+    updated = found["quantities"]["updated"]["lambda_max"]
+    assert updated == pytest.approx({client: own[client].max() for client in toyquad.USERS})
     lengths = [np.linalg.norm(d) for d in own.values()]
     pairs = [(k, j) for k in range(4) for j in range(k)]
     expected = np.mean([(lengths[k] - lengths[j]) ** 2 for k, j in pairs])
@@ -234,7 +236,7 @@ def test_a_line_to_a_participant_begins_at_the_model_that_it_received(silo, tmp_
     source = Source((str(silo),), trusted=("toyseg",))
     with opened(source) as run:
         last = silo / "checkpoints" / "round_000002.pth"
-        client = participants_models(run, last)[0].name
+        client = train_models(run, last)[0].name
         received, data = run.load(last, averaged=False), run.samples(personal=False, evaluated=True)
         loss = LossSurface(run.flat, data, received, "batch").loss()[0]
     options = {"client": client, "statistics": "batch", "points": 2, "ends": (0, 1)}
@@ -245,6 +247,47 @@ def test_a_line_to_a_participant_begins_at_the_model_that_it_received(silo, tmp_
 CYCLE = {"averaging": {"type": "SWA", "start": 2, "cycle": 4, "lr2": 0.001, "priority": "NORMAL"}}
 
 
+MIME = {
+    "algorithm": {"type": "MIME", "momentum": 0.5},
+    "optim_wrapper": {"optimizer": {"momentum": 0.0}},
+}
+
+
+@pytest.mark.parametrize("changes", [{}, MIME], ids=["FedAvg", "MIME"])
+def test_a_clients_model_is_named_and_is_the_one_that_it_trains(tool, silo, tmp_path, changes):
+    keep = {"default_hooks": {"checkpoint": {"keep_every": 1}}}
+    config = toyseg.settings(tmp_path, train_cfg={"max_rounds": 2}, **keep, **changes)
+    toyseg.train(config)
+    run, first = config["work_dir"], Path(config["work_dir"]) / "checkpoints" / "round_000001.pth"
+    with opened(Source((run,), trusted=("toyseg",))) as data:
+        participants = {point.name: point for point in train_models(data, first)}
+        other = next(name for name in data.data.clients if name not in participants)
+        name, expected = list(participants.items())[-1]
+        names = f"{run}:client={name}@1", f"{first}:client={name}", f"{run}:client={other}@1"
+        source = Source(names, trusted=("toyseg",))
+        found = [load_model(source, n, data, first) for n in range(3)]
+        for point in found[:2]:
+            assert torch.equal(point.w, expected.w) and torch.equal(point.buffers, expected.buffers)
+        assert not torch.equal(found[2].w, expected.w) and found[2].name == names[2]
+        samples = data.samples(client=name, count=4, personal=False)
+        loss = LossSurface(data.flat, samples, expected).loss()[0]
+    source = Source((str(silo), names[0]), trusted=("toyseg",))  # of another run than the first
+    with opened(source) as data:
+        assert torch.equal(load_model(source, 1, data, first).w, expected.w)
+    code, _, err = tool(names[0], "--client", name, "--samples", 4, "--quantities", "loss")
+    assert code == 0, err
+    content = result(Path(run), f"round_000001-{name}-trained_by_{name}")
+    assert content["quantities"]["loss"]["loss"] == pytest.approx(loss)
+    options = {"statistics": "batch", "points": 2, "samples": 4, "ends": (0, 1)}
+    paths = (f"{run}:global", f"{run}:client={name}@1", names[2])
+    source = Source(paths, trusted=("toyseg",))
+    content = compute_landscape(Spec(kind="plane", source=source, **options), tmp_path / "plane")
+    assert list(content["marks"]) == list(paths)
+    for wrong, words in ((f"{run}:client={name}@7", "round 7"), (f"{run}:client=x", "'x'")):
+        code, _, err = tool(wrong)
+        assert code == 2 and words in err
+
+
 @pytest.mark.parametrize("changes", [{}, CYCLE], ids=["SWA of every round", "a cycle of rates"])
 def test_participants_are_trained_as_the_run_trains_them(tmp_path, changes):
     """Their mean is the next global model of a run that goes on."""
@@ -252,7 +295,7 @@ def test_participants_are_trained_as_the_run_trains_them(tmp_path, changes):
     toyseg.train(config)
     folder = Path(config["work_dir"]) / "checkpoints"
     with opened(Source((config["work_dir"],), trusted=("toyseg",))) as run:
-        models = participants_models(run, folder / "round_000001.pth")
+        models = train_models(run, folder / "round_000001.pth")
         sizes = dict(zip(run.data.clients, run.data.sizes, strict=True))
         total = sum(sizes[point.name] for point in models)
         mean = sum(point.w.double() * (sizes[point.name] / total) for point in models)
