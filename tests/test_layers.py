@@ -42,6 +42,7 @@ LAYERS["report"] = {*LAYERS["curvature"], "curvature"}
 LAYERS["inference"] = {*LAYERS["report"], "report"}
 LAYERS["leaderboard"] = {*LAYERS["report"], "report"}
 LAYERS["data_prep"] = {*GROUND, "core.seeds", "datasets", "partition"}
+LAYERS["templates"] = {"errors", "files", "names"}
 LAYERS["api"] = {*LAYERS["report"], "report", "inference", "data_prep", "templates"}
 LAYERS["commands"] = {*LAYERS["leaderboard"], "inference", "leaderboard", "data_prep", "api"}
 LAYERS["__main__"] = {"commands"}
