@@ -5,62 +5,29 @@ It may come from anyone: a quantity of another form than expected counts as not 
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Annotated, Any
 
-from annotated_types import Len
 from pydantic import BaseModel, BeforeValidator, TypeAdapter, ValidationError
-from typing_extensions import TypedDict
 
+from fedseg.checks import is_number
 from fedseg.config.schema import STRICT, read_model
 from fedseg.errors import DataError
 from fedseg.files import own_path, read_json
-from fedseg.runs.history import Number
+from fedseg.runs.history import LARGEST_NUMBER, Number
 from fedseg.runs.schema import Results
 
 FILE_NAME = "curvature.json"  # also the key of its quantities among the extras, once it is read
 CURVATURE = "curvature"  # key of the hook's values among the extras; the tool's folder
 OF_MODEL = ("lambda_max", "gradient_norm")
 OF_PARTICIPANTS = ("client_lambda_max", "client_drift", "update_cosine")
+LOGGED = TypeAdapter(dict[str, list[Number | None]], config=STRICT)  # by the hook
 
 
-class Estimate(TypedDict):
-    value: Number
-    standard_error: Number | None
-
-
-ByName = dict[str, Number]
-VALUES: Mapping[str, Any] = {  # of a quantity; wherever one occurs
-    **dict.fromkeys(("loss", "gradient_norm", "norm_w", "sam", "asam"), Number | None),
-    "metrics": dict[str, Number | None],
-    **dict.fromkeys(("lambda_max_over_lambda5", "products"), Number),
-    "eigenvalues": list[Number],
-    **dict.fromkeys(("trace", "frobenius_norm"), Estimate),
-    **dict.fromkeys(("hessian_norm_diff", "hessian_direction_cos"), Estimate),
-    **dict.fromkeys(("nodes", "weights"), list[list[Number]]),
-    "quartiles": Annotated[list[Number], Len(5, 5)],
-    **dict.fromkeys(("lambda_max_local", "lambda_max_global", "norm_by_class"), ByName),
-    "output_norm_by_class": ByName,
-    **dict.fromkeys(("of_clients", "outputs_of_clients"), dict[str, ByName]),
-    "lambda_max": Number | ByName,  # of the model on all data, or on each client's
-    "num_samples": int,
-}
-Quantity = TypedDict("Quantity", VALUES, total=False)
-Estimate.__pydantic_config__ = Quantity.__pydantic_config__ = STRICT
-QUANTITY = TypeAdapter(Quantity)
-
-
-def _keep_sound(quantities: Any) -> Any:
-    """The quantities of the form that the tool writes."""
+def _drop_foreign(quantities: Any) -> Any:
     if not isinstance(quantities, dict):
         return quantities  # refused by its type
-    sound = {}
-    for name, entry in quantities.items():
-        try:
-            QUANTITY.validate_python(entry)
-        except ValidationError:
-            continue
-        sound[name] = entry
-    return sound
+    return {name: entry for name, entry in quantities.items() if isinstance(entry, dict)}
 
 
 class CurvatureFile(BaseModel):
@@ -76,18 +43,7 @@ class CurvatureFile(BaseModel):
     data_sha256: str | None = None
     parameters: int | None = None
     dtype: str | None = None
-    quantities: Annotated[dict[str, dict[str, Any]], BeforeValidator(_keep_sound)]
-
-
-class _HookSeries(BaseModel):
-    model_config = STRICT
-
-    rounds: list[int]
-    lambda_max: list[Number | None] = []
-    gradient_norm: list[Number | None] = []
-    client_lambda_max: list[Number | None] = []
-    client_drift: list[Number | None] = []
-    update_cosine: list[Number | None] = []
+    quantities: Annotated[dict[str, dict[str, Any]], BeforeValidator(_drop_foreign)]
 
 
 def with_curvature(results: Results, folder: Path, messages: list[str]) -> Results:
@@ -117,13 +73,15 @@ def with_curvature(results: Results, folder: Path, messages: list[str]) -> Resul
 
 def over_rounds(results: Results, rounds: Sequence[int]) -> dict[str, list[float | None]]:
     """The values that the ``CurvatureHook`` has logged, by name; None where it did not."""
+    names = ("rounds", *OF_MODEL, *OF_PARTICIPANTS)
     try:
-        measured = _HookSeries.model_validate(results.extras.get(CURVATURE))
-    except ValidationError:
+        logged = results.extras[CURVATURE]
+        logged = LOGGED.validate_python({name: logged[name] for name in names if name in logged})
+    except (KeyError, TypeError, ValidationError):
         return {}
     series = {}
     for name in (*OF_MODEL, *OF_PARTICIPANTS):
-        by_round = dict(zip(measured.rounds, getattr(measured, name), strict=False))
+        by_round = dict(zip(logged.get("rounds", ()), logged.get(name, ()), strict=False))
         if any(by_round.get(round_) is not None for round_ in rounds):
             series[name] = [by_round.get(round_) for round_ in rounds]
     return series
@@ -134,13 +92,18 @@ def measured_value(results: Results, name: str) -> float | None:
     quantity, key = name.split("/")
     value = results.extras.get(FILE_NAME, {}).get(quantity, {}).get(key)
     if isinstance(value, Mapping):
-        values = [value["value"]] if "standard_error" in value else list(value.values())
-        return sum(values) / len(values) if values else None
-    return value
+        values = [value.get("value")] if "standard_error" in value else list(value.values())
+        return fmean(values) if values and all(map(_is_sound, values)) else None
+    return value if _is_sound(value) else None
 
 
 def eigenvalues(results: Results, most: int) -> list[float]:
     """So many of the largest Hessian eigenvalues, the largest first; none if not measured."""
     quantities = results.extras.get(FILE_NAME, {})
-    values = (quantities.get("spectrum") or quantities.get("top") or {}).get("eigenvalues", [])
-    return values[:most]
+    values = (quantities.get("spectrum") or quantities.get("top") or {}).get("eigenvalues")
+    sound = isinstance(values, list) and all(map(_is_sound, values))
+    return list(map(float, values[:most])) if sound else []
+
+
+def _is_sound(value: Any) -> bool:
+    return is_number(value) and abs(value) <= LARGEST_NUMBER
