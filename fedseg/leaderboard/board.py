@@ -19,7 +19,6 @@ from fedseg.leaderboard.benchmarks import (
 from fedseg.leaderboard.comparable import clients_per_round, matches, model_name
 from fedseg.leaderboard.rows import (
     Row,
-    fill_cells,
     order_rows,
     present_columns,
     published_rows,
@@ -123,9 +122,7 @@ def _ranking(benchmark: Benchmark, runs: Sequence[FoundRun]) -> Table:
     rows = rank_rows([*rows, *published], columns)
     further = present_columns(benchmark.further, (*rows, *others))
     columns = (columns[0], *present_columns(columns[1:], (*rows, *others)))
-    shown = (*columns, *further)
-    rows, others = fill_cells(rows, shown), order_rows(fill_cells(others, shown), columns[0])
-    more = {"further_columns": further, "further_rows": others}
+    more = {"further_columns": further, "further_rows": order_rows(others, columns[0])}
     return Table(benchmark.title, columns, rows, benchmark, **more)
 
 
@@ -209,7 +206,6 @@ def _apart_table(places: Sequence[Place]) -> Table:
         rows += [replace(run_row(group, shown, benchmark), reasons=reasons) for group in groups]
     rows = with_options(rows, {run.id: run.results for run in runs})
     further = present_columns(FURTHER_COLUMNS, rows)
-    rows = fill_cells(rows, (*columns, *further))
     rendered = "rendered images, " if first.synthetic else ""
     sizes = f"({first.train.clients} clients, {first.rounds} rounds)"
     about = {"ranked": False, "synthetic": first.synthetic, "further_columns": further}

@@ -199,8 +199,10 @@ def to_json(board: Board) -> dict[str, Any]:
 
 def _table(table: Table) -> dict[str, Any]:
     def plain(row: Row) -> dict[str, Any]:
-        return {"kind": row.kind, "label": row.method.label, "source": row.source, **asdict(row)}
+        content = {"kind": row.kind, "label": row.method.label, "source": row.source, **asdict(row)}
+        return content | {"cells": {key: content["cells"][key] for key in shown}}
 
+    shown = [column.key for column in (*table.columns, *table.further_columns)]
     columns = {n: [*map(asdict, getattr(table, n))] for n in ("columns", "further_columns")}
     rows = {n: [*map(plain, getattr(table, n))] for n in ("rows", "further_rows")}
     return {"title": table.title, **columns, **rows}

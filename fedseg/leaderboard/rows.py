@@ -23,7 +23,7 @@ class Row:
     """A method's values: of runs that differ in their seed only, or of a paper."""
 
     method: Method  # in the vocabulary of the published records
-    cells: Mapping[str, Cell]  # by the column's key
+    cells: dict[str, Cell]  # by the column's key
     name: str = ""  # the runs' experiment
     paper: str = ""  # source of a published row, as are table and title
     table: str = ""
@@ -144,8 +144,8 @@ def published_rows(benchmark: Benchmark) -> tuple[tuple[Row, ...], tuple[Row, ..
     ranked_rows, others = [], []
     for key, records in rows.items():
         row = _published_row(key[1], records, benchmark)
-        cells = [row.cells[c.key] for c in benchmark.columns if c.key in row.cells]
-        lost = all(cell.status == "lost" for cell in cells)
+        known = [row.cells[c.key] for c in benchmark.columns if c.key in records]
+        lost = all(cell.status == "lost" for cell in known)
         (others if lost or key not in keys_of_ranked else ranked_rows).append(row)
     return tuple(ranked_rows), tuple(others)
 
@@ -158,12 +158,11 @@ def _published_row(
 
     columns = (*benchmark.columns, *benchmark.further)
     chosen = {c.key: min(records[c.key], key=preference) for c in columns if c.key in records}
-    cells = {
-        key: Cell(float(r.value), r.std, doubt=benchmark.doubt(r))
-        if r.value is not None
-        else Cell(status=r.status or "lost", doubt=benchmark.doubt(r))
-        for key, r in chosen.items()
-    }
+    cells = dict.fromkeys((column.key for column in columns), Cell())
+    for key, record in chosen.items():
+        value, status = record.value, None if record.value is not None else record.status or "lost"
+        value = None if value is None else float(value)
+        cells[key] = Cell(value, record.std, doubt=benchmark.doubt(record), status=status)
     first = next(iter(chosen.values()))
     tables = dict.fromkeys(record.table for cell in records.values() for record in cell)
     also = tuple(table for table in tables if table != first.table)
@@ -177,26 +176,18 @@ def present_columns(columns: Iterable[Column], rows: Iterable[Row]) -> tuple[Col
     return tuple(column for column in columns if column.key in has)
 
 
-def fill_cells(rows: Iterable[Row], columns: Sequence[Column]) -> tuple[Row, ...]:
-    """Rows with a cell in each of some columns, and in no other."""
-    keys = [column.key for column in columns]
-    return tuple(
-        replace(row, cells={key: row.cells.get(key, Cell()) for key in keys}) for row in rows
-    )
-
-
 def rank_rows(rows: Sequence[Row], columns: Sequence[Column]) -> tuple[Row, ...]:
     """Rows with ranks in every column, ordered by the first.
 
     Values that print alike share a rank. A value in doubt has no rank, and nothing has a rank
     because of it.
     """
-    cells = [{**{column.key: Cell() for column in columns}, **row.cells} for row in rows]
     for column in columns:
-        values = [_order_in(column, row[column.key]) for row in cells]
-        for row, rank in zip(cells, ranks(values), strict=True):
-            row[column.key] = replace(row[column.key], rank=rank)
-    rows = [replace(row, cells=with_ranks) for row, with_ranks in zip(rows, cells, strict=True)]
+        values = [_order_in(column, row.cells[column.key]) for row in rows]
+        rows = [
+            replace(row, cells=row.cells | {column.key: replace(row.cells[column.key], rank=rank)})
+            for row, rank in zip(rows, ranks(values), strict=True)
+        ]
     return order_rows(rows, columns[0])
 
 

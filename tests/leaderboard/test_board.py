@@ -124,7 +124,7 @@ def test_a_row_without_the_first_value_comes_last_and_keeps_its_other_ranks(boar
     fedavg = next(r for r in found.rows if r.method.label == "FedAvg" and r.paper == "FedDrive")
     assert fedavg.cells["seen_by_domain"].rank is None
     with_all = next(r for r in found.rows if r.method.label == "FedAvg + SiloBN, LAB")
-    assert [cell.rank for cell in with_all.cells.values()] == [1, 1, 1]
+    assert [with_all.cells[column.key].rank for column in found.columns] == [1, 1, 1]
 
 
 def test_nothing_is_ranked_against_a_number_in_doubt(board):
