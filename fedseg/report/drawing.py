@@ -51,15 +51,9 @@ def plain_axes(axes: Any, grid: str = "both") -> None:
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
     for axis in (axes.xaxis, axes.yaxis):
-        if isinstance(axis.get_major_formatter(), LogFormatter):
+        if axis.get_scale() == "log":
             axis.set_major_formatter(_PlainLogFormatter())
-        if isinstance(axis.get_minor_formatter(), LogFormatter):
             axis.set_minor_formatter(_PlainLogFormatter())
-
-
-def write_centered(axes: Any, text: str) -> None:
-    """Gray text instead of a chart that has nothing to show."""
-    axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", color="0.5")
 
 
 def draw_percentages(

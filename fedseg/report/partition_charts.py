@@ -10,12 +10,12 @@ from matplotlib.colors import LinearSegmentedColormap, PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from fedseg.report.drawing import COLORS, new_figure, plain_axes, save_figure, write_centered
-from fedseg.report.partition_view import PLURAL, View, partition_statistics
+from fedseg.report.drawing import COLORS, new_figure, plain_axes, save_figure
+from fedseg.report.partition_view import PLURAL, View, partition_statistics, spread
 
 NAMED = 110  # classes or clients up to which each has its name at the axis; IDDA has 105 domains
 MOST_ROWS, MOST_COLUMNS = 500, 1000  # cells of the picture; beyond, neighbors share one
-MOST_BARS = 40  # of a histogram
+CENTERED = {"ha": "center", "va": "center", "color": "0.5"}
 OVERVIEW = "splits.png"
 # without the palest part of the map: a share of one sample must differ from none
 SHADES = LinearSegmentedColormap.from_list("shares", colormaps["YlGnBu"](np.linspace(0.2, 1)))
@@ -95,11 +95,7 @@ def draw_view(view: View, pixels: np.ndarray | None = None) -> Figure:
             text.set_in_layout(False)  # it may reach down beside the clients' names
     whose = unit if mixes else f"client's {unit}"
     _add_scale(figure, image, list(grid[0]), f"share of the {whose}")
-    lower.stairs(sizes[order], fill=True, color=COLORS[0])
-    lower.margins(x=0)
-    lower.yaxis.set_major_locator(MaxNLocator(4, integer=True))
-    lower.xaxis.set_major_locator(MaxNLocator(integer=True))
-    plain_axes(lower, grid="y")
+    _draw_sizes(lower, sizes[order])
     if len(names) <= NAMED:
         lower.set_xticks(np.arange(len(names)) + 0.5, names[order])
         small = len(names) > 30 or sum(map(len, names)) > 120
@@ -109,50 +105,43 @@ def draw_view(view: View, pixels: np.ndarray | None = None) -> Figure:
 
 
 def draw_side_by_side(views: Sequence[View]) -> Figure:
-    """A column for each split: its clients' mixes, in one scale, sizes, numbers of classes."""
+    """A column for each split: its clients' mixes, in one scale, and their sizes."""
     width = 4.6 if len(views) > 1 else 8
     names = max(len(view.rows) for view in views)
     height = min(max(2.6, 0.115 * names), 12) if names <= NAMED else 6
-    figure = new_figure(width * len(views) + 0.8, height + 3.9)
-    grid = figure.subplots(3, len(views), squeeze=False, height_ratios=[height, 1.4, 1.4])
+    figure = new_figure(width * len(views) + 0.8, height + 2.5)
+    ratios = {"height_ratios": [height, 1.4]}
+    grid = figure.subplots(2, len(views), squeeze=False, sharex="col", **ratios)
     shares = [view.statistics.counts / view.statistics.sizes[:, None] for view in views]
     most = max(float(array.max()) for array in shares)
     image = None
     for column, (view, mixes) in enumerate(zip(views, shares, strict=True)):
-        upper, middle, lower = grid[:, column]
-        upper.set_title(view.name, fontsize=10, fontweight="bold")
-        _draw_histogram(middle, view.statistics.sizes, COLORS[0], "samples per client")
+        (upper, lower), order = grid[:, column], sort_clients(mixes)
+        title = view.name
         if view.kind is None:
             upper.set_axis_off()
-            lower.set_axis_off()
-            write_centered(upper, "classes are not known")
+            upper.text(0.5, 0.5, "classes are not known", **CENTERED, transform=upper.transAxes)
         else:
-            image = draw_cells(upper, mixes[sort_clients(mixes)].T, view.rows, most, view.kind)
-            upper.set_xlabel(f"{len(view.clients):,} clients")
-            upper.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+            held = spread(view.statistics.classes_per_client)
+            title += f"\n{PLURAL[view.kind]} per client: {held}"
+            image = draw_cells(upper, mixes[order].T, view.rows, most, view.kind)
             if column and view.rows == views[column - 1].rows:
                 upper.tick_params(axis="y", labelleft=False)
                 upper.set_ylabel("")
-            label = f"{PLURAL[view.kind]} per client"
-            _draw_histogram(lower, view.statistics.classes_per_client, COLORS[1], label)
-    for axes in grid[1:, 0]:
-        axes.set_ylabel("clients")
+        upper.set_title(title, fontsize=10)
+        _draw_sizes(lower, view.statistics.sizes[order])
+        lower.set_xlabel(f"{len(view.clients):,} clients")
+    grid[1, 0].set_ylabel("samples")
     if image is not None:
         _add_scale(figure, image, list(grid[0]), "share of the client's samples")
     return figure
 
 
-def _draw_histogram(axes: Any, values: np.ndarray, color: str, label: str) -> None:
-    """Numbers of clients; bars are as wide as whole numbers allow."""
-    low, high = int(values.min()), int(values.max())
-    step = -(-(high - low + 1) // MOST_BARS)
-    edges = np.arange(low, high + step + 1, step) - 0.5
-    axes.hist(values, edges, rwidth=0.92, color=color)
-    axes.set_xlabel(f"{label}: all {low:,}" if low == high else label)
-    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-    if low == high:
-        axes.set(xlim=(low - 1.5, high + 1.5), xticks=[low])
+def _draw_sizes(axes: Any, sizes: np.ndarray) -> None:
+    axes.stairs(sizes, fill=True, color=COLORS[0])
+    axes.margins(x=0)
     axes.yaxis.set_major_locator(MaxNLocator(4, integer=True))
+    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
     plain_axes(axes, grid="y")
 
 

@@ -103,4 +103,5 @@ def test_splits_side_by_side_have_one_scale():
     maps = [one for one in axes[:3] if one.images]
     assert [one.images[0].norm.vmax for one in maps] == [1, 1]
     assert "classes are not known" in [text.get_text() for text in axes[2].texts]
-    assert [bar.get_height() for bar in axes[3].patches] == [1, 1, 1]  # clients of 1, 2, 3 samples
+    assert axes[3].patches[0].get_data().values.tolist() == [1, 2, 3][::-1]  # samples by client
+    assert axes[0].get_title() == "s\nclasses per client: 1 / 1 / 3"
