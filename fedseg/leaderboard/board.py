@@ -2,8 +2,8 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
 from operator import attrgetter
+from typing import NamedTuple
 
 from fedseg.cli import printable
 from fedseg.files import digest
@@ -18,6 +18,7 @@ from fedseg.leaderboard.benchmarks import (
 )
 from fedseg.leaderboard.comparable import clients_per_round, matches, model_name
 from fedseg.leaderboard.rows import (
+    Rank,
     Row,
     order_rows,
     present_columns,
@@ -41,16 +42,20 @@ OWN_NOTE = (
 
 @dataclass(frozen=True)
 class Table:
-    """Rows that stand together: a benchmark's, ranked, or those of runs that are not comparable."""
+    """Rows that stand together: a benchmark's, ranked, or all runs with one data set."""
 
     title: str  # for the reader
     columns: tuple[Column, ...]  # what is shown
     rows: tuple[Row, ...]  # the best of the first column first; what has no rank comes last
-    benchmark: Benchmark | None  # for runs apart the closest one, None if there is none
-    ranked: bool = True  # whether the rows are comparable; others have reasons, none is published
+    benchmark: Benchmark | None = None  # None: of runs, of which some may not be comparable
     synthetic: bool = False  # whether its images are rendered
     further_columns: tuple[Column, ...] = ()  # what some row has, and nothing is ranked by
     further_rows: tuple[Row, ...] = ()  # published ones that are not ranked
+
+    @property
+    def ranked(self) -> bool:
+        """True for a benchmark's."""
+        return self.benchmark is not None
 
     @property
     def runs(self) -> tuple[Row, ...]:
@@ -63,7 +68,7 @@ class Board:
     """Everything that a leaderboard shows."""
 
     rankings: tuple[Table, ...]  # of every benchmark; without a run, its published rows alone
-    apart: tuple[Table, ...]  # of the other runs
+    own: tuple[Table, ...]  # of all runs by data set, each with its rank or why it has none
     runs: Mapping[str, FoundRun]  # the runs in the tables, by id
     messages: tuple[str, ...]  # what was left out, and why; which results were changed
 
@@ -71,23 +76,18 @@ class Board:
         """The rankings worth printing: those with a run, or all that have any row."""
         return [table for table in self.rankings if (table.rows if everything else table.runs)]
 
-
-@dataclass(frozen=True)
-class Place:
-    """A run in a benchmark, or beside it."""
-
-    run: FoundRun
-    benchmark: Benchmark | None  # None: its data set has none
-    reasons: tuple[str, ...] = ()  # why it is not comparable
-    same_split: bool = True  # as the benchmark's
-
     @property
-    def similarity(self) -> str:
-        """The benchmark or data set that is closest to the run, in words."""
-        if self.benchmark is None:
-            return self.run.results.train.dataset
-        data = DATASETS[self.benchmark.setting.dataset]
-        return f"like {self.benchmark.title if self.same_split else data['title']}"
+    def apart(self) -> list[Table]:
+        """The runs that are not comparable in a benchmark, by data set."""
+        rows = [tuple(row for row in table.rows if row.reasons) for table in self.own]
+        return [replace(t, rows=some) for t, some in zip(self.own, rows, strict=True) if some]
+
+
+class Place(NamedTuple):
+    """A benchmark for a run, and the reasons why it is not comparable there."""
+
+    benchmark: Benchmark | None  # None: there is none of its data set
+    reasons: tuple[str, ...] = ()
 
 
 def build_board(runs: Sequence[FoundRun], messages: Iterable[str] = ()) -> Board:
@@ -97,21 +97,18 @@ def build_board(runs: Sequence[FoundRun], messages: Iterable[str] = ()) -> Board
     sound = {run.id for run in runs if any(not place.reasons for place in places[run.id])}
     runs = _one_per_seed([run for run in runs if places[run.id]], sound, messages)
     placed: dict[Benchmark, list[FoundRun]] = {benchmark: [] for benchmark in benchmarks()}
-    own: dict[str, list[FoundRun]] = {}  # by what they share
-    placings = [place for run in runs for place in places[run.id]]
-    apart = [place for place in placings if place.reasons]
-    for place in placings:
-        if not place.reasons and place.benchmark is None:
-            own.setdefault(_own_key(place.run.results), []).append(place.run)
-        elif not place.reasons:
-            placed[place.benchmark].append(place.run)
-    placed |= {_own_benchmark(together): together for together in own.values()}
-    return Board(
-        tuple(_ranking(benchmark, together) for benchmark, together in placed.items()),
-        tuple(_apart_tables(apart)),
-        {run.id: run for run in runs},
-        tuple(map(printable, messages)),
-    )
+    foreign: dict[str, list[FoundRun]] = {}  # without a benchmark, by what they share
+    for run in runs:
+        for benchmark, reasons in places[run.id]:
+            if not reasons and benchmark is None:
+                foreign.setdefault(_own_key(run.results), []).append(run)
+            elif not reasons:
+                placed[benchmark].append(run)
+    placed |= {_own_benchmark(together): together for together in foreign.values()}
+    rankings = tuple(_ranking(benchmark, together) for benchmark, together in placed.items())
+    own = tuple(_own_tables(runs, places, rankings))
+    by_id = {run.id: run for run in runs}
+    return Board(rankings, own, by_id, tuple(map(printable, messages)))
 
 
 def _ranking(benchmark: Benchmark, runs: Sequence[FoundRun]) -> Table:
@@ -130,10 +127,9 @@ def _readable_places(run: FoundRun, messages: list[str]) -> list[Place]:
     """The places of a run; none if its recorded options, which are free, make no row."""
     try:
         places = list(_places(run))
-        for place in places:
-            benchmark = place.benchmark
-            columns = (*benchmark.columns, *benchmark.further) if benchmark else ()
-            run_row([run], (*columns, *FURTHER_COLUMNS), benchmark)
+        for benchmark in {None, *(place.benchmark for place in places)}:
+            columns = (*benchmark.columns, *benchmark.further) if benchmark else FURTHER_COLUMNS
+            run_row([run], columns, benchmark)
     except (TypeError, ValueError, KeyError, AttributeError, ArithmeticError) as error:
         messages.append(f"{run.folder / FILE_NAME}: is damaged ({error!r}): left out")
         return []
@@ -146,19 +142,20 @@ def _places(run: FoundRun) -> Iterator[Place]:
     candidates = [s for s in settings() if DATASETS[s.dataset]["class"] == results.train.dataset]
     if not candidates:
         lacking = f"there is no benchmark of {results.train.dataset}, and the run has no metrics"
-        yield Place(run, None, () if results.last_rounds.mean else (lacking,))
+        yield Place(None, () if results.last_rounds.mean else (lacking,))
         return
     match = min(matches(results, candidates), key=lambda m: (bool(m.reasons), m.distance))
     main, *further = (b for b in benchmarks() if b.setting is match.setting)
     reasons = match.reasons if match.same_split else match.reasons_of_no_split
     if not reasons and value_of(results, main.columns[0], main) is None:
         reasons = (f"the metric {main.columns[0].metric} is missing",)
-    yield Place(run, main, reasons, match.same_split)
+    yield Place(main if match.same_split else None, reasons)
     for benchmark in () if reasons else further:
         column = benchmark.columns[0]
         of_target = benchmark.target is not None and column.metric in results.curves.figures
         if of_target or value_of(results, column, benchmark) is not None:
-            yield Place(run, benchmark, match.reasons_against_table(benchmark))
+            reasons = match.reasons_against_table(benchmark)
+            yield Place(benchmark, tuple(f"{benchmark.title}: {reason}" for reason in reasons))
 
 
 def _one_per_seed(
@@ -182,49 +179,36 @@ def _one_per_seed(
     return [run for run in runs if chosen[keys[run.id]] is run]
 
 
-def _apart_tables(places: Sequence[Place]) -> Iterator[Table]:
-    """Tables of runs that are left out: those with the same data and rounds stand together."""
-    order = {benchmark: number for number, benchmark in enumerate((*benchmarks(), None))}
-
-    def key(place: Place) -> tuple:
-        results = place.run.results
-        data = (results.train.dataset, results.synthetic, results.train.partition_sha256)
-        return order[place.benchmark], place.similarity, *data, results.rounds
-
-    for _, together in groupby(sorted(places, key=key), key):
-        yield _apart_table(list(together))
-
-
-def _apart_table(places: Sequence[Place]) -> Table:
-    first, benchmark = places[0].run.results, places[0].benchmark
-    runs = [place.run for place in places]
-    columns = (benchmark and _present_columns(benchmark, runs)) or _own_columns(runs)
-    rows, shown = [], (*columns, *FURTHER_COLUMNS)
-    for reasons in dict.fromkeys(place.reasons for place in places):
-        some = [place.run for place in places if place.reasons == reasons]
-        groups = group_seeds(some, RESULTS)
-        rows += [replace(run_row(group, shown, benchmark), reasons=reasons) for group in groups]
-    rows = with_options(rows, {run.id: run.results for run in runs})
-    further = present_columns(FURTHER_COLUMNS, rows)
-    rendered = "rendered images, " if first.synthetic else ""
-    sizes = f"({first.train.clients} clients, {first.rounds} rounds)"
-    about = {"ranked": False, "synthetic": first.synthetic, "further_columns": further}
-    rows = order_rows(rows, columns[0]) if columns else rows
-    closest = benchmark if places[0].same_split else None
-    return Table(f"{rendered}{places[0].similarity} {sizes}", columns, rows, closest, **about)
-
-
-def _present_columns(benchmark: Benchmark, runs: Sequence[FoundRun]) -> tuple[Column, ...]:
-    """Those columns of a setting's main and further tables that the runs have."""
-    tables = [b for b in benchmarks() if b.setting is benchmark.setting and b.target is None]
-    if benchmark is not tables[0]:
-        return benchmark.columns
-    return tuple(
-        column
-        for table in tables
-        for column in table.columns
-        if any(value_of(run.results, column, table) is not None for run in runs)
-    )
+def _own_tables(
+    runs: Sequence[FoundRun], places: Mapping[str, Sequence[Place]], rankings: Iterable[Table]
+) -> Iterator[Table]:
+    """All runs of each data set, rendered images apart; seeds that fare alike share a row."""
+    ranks: dict[str, list[Rank]] = {run.id: [] for run in runs}
+    for table in rankings:
+        for row in table.runs:
+            place = table.benchmark.id, table.title, row.cells[table.columns[0].key].rank
+            for run_id in row.runs:
+                ranks[run_id].append(Rank(*place))
+    tables: dict[tuple[bool, str], dict[tuple[str, ...], list[FoundRun]]] = {}
+    for run in runs:
+        reasons = tuple(reason for place in places[run.id] for reason in place.reasons)
+        table = tables.setdefault((run.results.synthetic, run.results.train.dataset), {})
+        table.setdefault(reasons, []).append(run)
+    titles = {facts["class"]: facts["title"] for facts in DATASETS.values()}
+    for (synthetic, dataset), alike in sorted(tables.items(), key=lambda item: item[0]):
+        columns = _own_columns([run for some in alike.values() for run in some])
+        rows, shown = [], (*columns, *FURTHER_COLUMNS)
+        for reasons, some in alike.items():
+            for group in group_seeds(some, RESULTS):
+                first = group[0].id
+                closest = next((b.id for b, why in places[first] if why and b), "")
+                about = {"reasons": reasons, "ranks": tuple(ranks[first]), "closest": closest}
+                rows.append(replace(run_row(group, shown, None), **about))
+        rows = with_options(rows, {run.id: run.results for run in runs})
+        further = present_columns(FURTHER_COLUMNS, rows)
+        rows = order_rows(rows, columns[0]) if columns else tuple(rows)
+        title = f"{titles.get(dataset, dataset)}{', rendered images' * synthetic}"
+        yield Table(title, columns, rows, synthetic=synthetic, further_columns=further)
 
 
 def _own_key(results: Results) -> str:

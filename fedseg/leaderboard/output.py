@@ -17,7 +17,7 @@ from fedseg.runs.run_files import FoundRun
 from fedseg.runs.tables import Cell, TextTable, csv_text, markdown_text, spread_table
 from fedseg.units import format_bytes
 
-BOARD_SCHEMA_VERSION = 4  # of leaderboard.json
+BOARD_SCHEMA_VERSION = 5  # of leaderboard.json
 CSV_FIELDS = (
     *("benchmark", "title", "kind", "method", "experiment", "paper", "table", "column", "metric"),
     *("value", "std", "seeds", "rank", "doubt", "status", "bytes", "seconds", "year", "url"),
@@ -139,8 +139,8 @@ def to_markdown(board: Board, everything: bool = False, further: bool = False) -
         parts += (f"{one.title}:\n\n{one.to_markdown()}" for one in _spread(board, table))
     parts += ["## Not comparable with published numbers"] * bool(board.apart)
     for table in board.apart:
-        title = markdown_text(f"{table.title[0].upper()}{table.title[1:]}")
-        parts += [f"### {title}", text_table(table, further, why=True).to_markdown()]
+        parts += [f"### {markdown_text(table.title)}"]
+        parts += [text_table(table, further, why=True).to_markdown()]
     lines = [f"- {markdown_text(message)}" for message in board.messages]
     parts += ["## Messages", "\n".join(lines)] if lines else []
     return "\n\n".join(filter(None, parts)) + "\n"
@@ -174,8 +174,9 @@ def to_json(board: Board) -> dict[str, Any]:
 
     ``groups``: names of the page's tabs, in order. ``benchmarks``: every table with its ``columns``
     and ``rows``, and with ``further_columns`` and ``further_rows``, which are not ranked.
-    ``apart``: tables of what is not comparable. ``runs``: by id, with curves and details of the
-    last evaluation. ``papers``: titles by short name. ``messages``.
+    ``own``: tables of all runs by data set, each row with its ``ranks`` in benchmarks and the
+    ``reasons`` why it is not comparable in the ``closest`` one. ``runs``: by id, with curves and
+    details of the last evaluation. ``papers``: titles by short name. ``messages``.
     """
     return {
         "version": BOARD_SCHEMA_VERSION,
@@ -187,11 +188,7 @@ def to_json(board: Board) -> dict[str, Any]:
             | _table(table)
             for table in board.rankings
         ],
-        "apart": [
-            {"closest": table.benchmark and table.benchmark.id, "synthetic": table.synthetic}
-            | _table(table)
-            for table in board.apart
-        ],
+        "own": [{"synthetic": table.synthetic} | _table(table) for table in board.own],
         "runs": {id_: _run(run) for id_, run in board.runs.items()},
         "messages": list(board.messages),
     }

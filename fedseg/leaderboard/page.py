@@ -36,7 +36,7 @@ from fedseg.leaderboard.rows import Row, fedavg_bytes
 
 ASSETS = "page_assets"
 COPIED = ("page.css", "start.js", "page.js", "charts.js")
-APART = "Not comparable"
+OWN = "Your runs"
 MARKS = "●■▲◆▼✚★"  # beside the colors of charts, in the order of their markers
 AXES = (("algorithm", "Algorithm"), ("averaging", "Averaging"), ("bn", "BatchNorm"))
 MODEL_NAMES = {name: cls.removesuffix("Segmentor") for cls, name in MODELS.items()}
@@ -82,8 +82,7 @@ def render(
     everything: bool = False,
 ) -> str:
     """The text of ``index.html``; ``runs``: by id, what charts need of each run."""
-    tables = [_table(table, board, runs) for table in (*board.shown(everything), *board.apart)]
-    _make_unique(tables, "id")
+    tables = [_table(table, board, runs) for table in (*board.own, *board.shown(everything))]
     groups: dict[str, list[dict[str, Any]]] = {}
     for table in tables:
         groups.setdefault(table["group"], []).append(table)
@@ -113,22 +112,19 @@ def _table(table: Table, board: Board, runs: Mapping[str, Any]) -> dict[str, Any
     """A table's fields for the template, with what is derived from them."""
     benchmark = table.benchmark
     costs = _published_costs(benchmark) if table.ranked else {}
-    shared = set.intersection(*(set(row.reasons) for row in table.rows))
-    make = partial(_row, table=table, board=board, runs=runs, costs=costs, shared=shared)
+    make = partial(_row, table=table, board=board, runs=runs, costs=costs)
     rows, further = [*map(make, table.rows)], [*map(make, table.further_rows)]
     _make_unique([*rows, *further], "key")
     for place, row in enumerate(row for row in rows if row["kind"] == "run"):
         row["mark"] = place % len(MARKS)
     choices = {key: {row["axes"][key] for row in (*rows, *further)} for key, _ in AXES}
-    identity = f"{table.title} {benchmark.id if benchmark else None}"
     return {
         **vars(table),
-        "id": benchmark.id if table.ranked else f"apart-{_short_digest(identity)}",
-        "group": benchmark.group if table.ranked else APART,
-        "title": table.title[0].upper() + table.title[1:],
+        "ranked": table.ranked,
+        "id": benchmark.id if table.ranked else f"own-{_short_digest(table.title)}",
+        "group": benchmark.group if table.ranked else OWN,
         "note": _note(table) if table.ranked else "",
         "facts": _facts(benchmark) if table.ranked else [],
-        "reasons": [reason for reason in table.rows[0].reasons if reason in shared],
         "target": benchmark.target if table.ranked else None,
         "trafficUnit": "share" if table.ranked else "bytes",
         "rows": rows,
@@ -150,7 +146,6 @@ def _row(
     board: Board,
     runs: Mapping[str, Any],
     costs: Mapping[tuple[str, str], int],
-    shared: set[str],
 ) -> dict[str, Any]:
     """A row for the template; traffic is relative to FedAvg's in a benchmark's table."""
     method, sent, text = row.method, row.bytes, traffic(row)
@@ -166,7 +161,6 @@ def _row(
         "label": method.label,
         "source": f"{row.paper}, {', '.join((row.table, *row.also))}" if row.paper else row.name,
         "configs": [(runs[id_]["seed"], runs[id_]["config"]) for id_ in row.runs if runs.get(id_)],
-        "reasons": [reason for reason in row.reasons if reason not in shared],
         "axes": {
             "algorithm": method.algorithm_name.split(" + ")[0],
             "averaging": name_of(method.averaging or "none"),

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import cache
+from typing import NamedTuple
 
 from fedseg.checks import is_number, shown
 from fedseg.config.keys import METHOD, PROTOCOL, select
@@ -16,6 +17,14 @@ from fedseg.runs.curvature_files import measured_value
 from fedseg.runs.run_files import FoundRun
 from fedseg.runs.schema import Results
 from fedseg.runs.tables import Cell, differing, mean_cell, ranks
+
+
+class Rank(NamedTuple):
+    """The place of a run's row in the table of a benchmark."""
+
+    benchmark: str  # its id
+    title: str
+    rank: int | None  # None: in doubt
 
 
 @dataclass(frozen=True)
@@ -33,7 +42,11 @@ class Row:
     runs: tuple[str, ...] = ()  # ids of the runs, in the order of the seeds
     bytes: float | None = None  # traffic of a run, both ways, mean over the runs
     seconds: float | None = None  # wall time of a run, mean over the runs
-    reasons: tuple[str, ...] = ()  # why it is not comparable; empty in a benchmark's table
+    rounds: int | None = None  # of a run
+    # in a table of all runs:
+    reasons: tuple[str, ...] = ()  # why it is not comparable
+    ranks: tuple[Rank, ...] = ()  # in benchmarks
+    closest: str = ""  # id of the benchmark that the reasons are about
     year: int | None = None  # of the paper, or in which the newest run was finished
     url: str = ""  # of the paper
 
@@ -64,6 +77,7 @@ def run_row(
         runs=tuple(run.id for run in group),
         bytes=statistics.fmean(traffic),
         seconds=statistics.fmean(seconds) if seconds else None,
+        rounds=results[0].rounds,
         year=date.fromtimestamp(max(run.changed for run in group)).year,
     )
 

@@ -78,7 +78,7 @@ def test_seeds_with_other_images_are_rows_of_their_own(board):
         {"data__train__content_sha256": "9" * 64},
     ):
         made = board(idda(50.0, seed=0), idda(10.0, seed=1, **changes))
-        rows = [row for table in (*made.rankings, *made.apart) for row in table.runs]
+        rows = [row for table in made.own for row in table.rows]
         assert sorted(row.seeds for row in rows) == [(0,), (1,)]
 
 
@@ -262,14 +262,10 @@ def test_synthetic_runs_never_stand_beside_published_numbers(board):
         for row in one.runs:
             assert not any(found.runs[id_].results.synthetic for id_ in row.runs)
     (apart,) = found.apart
-    assert apart.synthetic and apart.benchmark.id == RAINY
-    assert apart.title == (
-        "rendered images, like IDDA rainy, heterogeneous clients, released protocol "
-        "(69 clients, 1600 rounds)"
-    )
+    assert apart.synthetic and apart.title == "IDDA, rendered images"
     (row,) = apart.rows
     assert row.reasons[0].startswith("synthetic data") and row.cells["unseen"].value == 99
-    assert row.cells["unseen"].rank is None
+    assert row.cells["unseen"].rank is None and row.closest == RAINY and not row.ranks
     assert len(ranking(found, RAINY).runs) == 1
 
 
@@ -281,6 +277,11 @@ def test_a_seed_without_the_last_rounds_is_apart_and_the_others_are_not(board):
     (apart,) = found.apart
     assert apart.rows[0].seeds == (2,)
     assert apart.rows[0].reasons[0].startswith("too few evaluations: 1 ")
+    (own,) = found.own
+    assert [(row.seeds, row.ranks and row.ranks[0].rank) for row in own.rows] == [
+        ((2,), ()),
+        ((0, 1), ranking(found, RAINY).runs[0].cells["unseen"].rank),
+    ]
 
 
 def test_what_keeps_a_run_apart(board, tmp_path):
@@ -290,10 +291,10 @@ def test_what_keeps_a_run_apart(board, tmp_path):
     elsewhere = toyresults.results(RAINY, {"elsewhere/mIoU": 10.0})
     for number, (content, closest, title, reason, found) in enumerate(
         (
-            (short, CIFAR, "like CIFAR-10, alpha 0, ", "train_cfg.max_rounds: ", {"test": 70.0}),
-            (alone, None, "like CIFAR-10 (100 clients, ", "centralized", {"test": 70.0}),
-            (blobs, None, "Blobs (100 clients, 10000 rounds)", "there is no bench", {}),
-            (elsewhere, RAINY, "like IDDA rainy, ", "the metric unseen/mIoU", {"elsewhere": 10.0}),
+            (short, CIFAR, "CIFAR-10", "train_cfg.max_rounds: ", {"test": 70.0}),
+            (alone, "", "CIFAR-10", "centralized", {"test": 70.0}),
+            (blobs, "", "Blobs", "there is no bench", {}),
+            (elsewhere, RAINY, "IDDA", "the metric unseen/mIoU", {"elsewhere": 10.0}),
         )
     ):
         for seed in (0, 1):
@@ -301,10 +302,9 @@ def test_what_keeps_a_run_apart(board, tmp_path):
             toyresults.write(folder, {**content, "seed": seed})
         made = build_board(*read_runs([tmp_path / "apart" / str(number)]))
         (apart,) = made.apart
-        assert (apart.benchmark.id if apart.benchmark else None) == closest
-        assert apart.title.startswith(title) and not apart.synthetic and not apart.ranked
+        assert apart.title == title and not apart.synthetic and not apart.ranked
         (row,) = apart.rows
-        assert row.seeds == (0, 1) and values(row) == found
+        assert row.seeds == (0, 1) and values(row) == found and row.closest == closest
         (text,) = row.reasons
         assert text.startswith(reason)
         assert not any(table.runs for table in made.rankings)
@@ -318,7 +318,8 @@ def test_a_run_is_placed_where_it_differs_least(board):
     uniform = copy.deepcopy(demo)
     uniform["config"]["train_dataloader"]["dataset"]["split"] = "splits/uniform/rainy/train"
     found = board(demo, {**uniform, **OTHER})
-    assert [apart.benchmark.id for apart in found.apart] == ["idda_rainy_uniform", RAINY]
+    (apart,) = found.apart
+    assert sorted(row.closest for row in apart.rows) == [RAINY, "idda_rainy_uniform"]
 
 
 def test_a_split_of_no_benchmark(board):
@@ -334,17 +335,14 @@ def test_a_split_of_no_benchmark(board):
     )
     recipe = cifar(data__train__partition__alpha=0.5)
     found = board(own, recipe)
-    assert [apart.benchmark for apart in found.apart] == [None, None]
-    assert [apart.title for apart in found.apart] == [
-        "rendered images, like IDDA (2 clients, 6 rounds)",
-        "like CIFAR-10 (100 clients, 10000 rounds)",
-    ]
-    synthetic, split = found.apart[0].rows[0].reasons
-    assert synthetic.startswith("synthetic data")
+    assert [table.title for table in found.apart] == ["CIFAR-10", "IDDA, rendered images"]
+    (cifars,), (iddas,) = (table.rows for table in found.apart)
+    synthetic, split = iddas.reasons
+    assert synthetic.startswith("synthetic data") and iddas.closest == cifars.closest == ""
     assert split.startswith("other split: 2 clients, NaturalPartition")
-    (split,) = found.apart[1].rows[0].reasons
+    (split,) = cifars.reasons
     assert split.startswith("other split: 100 clients, DirichletPartition, alpha 0.5")
-    assert values(found.apart[0].rows[0]) == {"unseen": 50.0, "seen": 60.0}
+    assert values(iddas) == {"unseen": 50.0, "seen": 60.0}
 
 
 def corrupted(**changes):
@@ -356,7 +354,7 @@ def corrupted(**changes):
     content = toyresults.results(CIFAR, metrics)
     entry = toyresults.entry("CIFAR10CDataset", {"samples": 950_000}, **changes)
     content["data"]["test:corrupted"] = entry
-    content["last_rounds"]["mean"] = {"test/accuracy": 70.0}  # evaluated once, at the end
+    content["last_rounds"]["mean"] = {"test/accuracy": 70.0, "corrupted/accuracy": 50.0}
     return content
 
 
@@ -373,11 +371,14 @@ def test_corruptions_made_here_are_apart_but_the_accuracy_counts(board):
     assert len(ranking(found, CIFAR).runs) == 1
     assert not ranking(found, f"{CIFAR}_corrupted").runs
     (apart,) = found.apart
-    assert apart.benchmark.id == f"{CIFAR}_corrupted" and not apart.synthetic
-    assert apart.rows[0].reasons[0].startswith("1 of the corruptions")
-    assert values(apart.rows[0]) == {"mean": 50.0, "severity_5": 30.0}
+    (row,) = apart.rows
+    assert row.closest == f"{CIFAR}_corrupted"
+    assert [rank.benchmark for rank in row.ranks] == [CIFAR, f"{CIFAR}_traffic"]
+    title = ranking(found, row.closest).title
+    assert row.reasons[0].startswith(f"{title}: 1 of the corruptions")
+    assert values(row) == {"test": 70.0, "corrupted": 50.0}
     (apart,) = board(toyresults.synthetic(corrupted())).apart
-    assert values(apart.rows[0]) == {"test": 70.0, "mean": 50.0, "severity_5": 30.0}
+    assert values(apart.rows[0]) == {"test": 70.0, "corrupted": 50.0}
 
 
 def test_rounds_and_traffic_until_a_target(board):

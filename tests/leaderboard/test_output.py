@@ -49,7 +49,7 @@ def test_the_terminal_shows_values_seeds_sources_and_reasons(board):
     assert "not reached" in row_with(text, "cifar10_a0_c5_cnn_fedavg", "not reached")
     assert "20.1" in row_with(text, "20.1", "demo|x")
     assert "synthetic data: the images are rendered" in text
-    assert "Not comparable: rendered images, like IDDA rainy" in text
+    assert "Not comparable: IDDA, rendered images" in text
     assert "is not a results.json of fedseg" in text
     assert "Cityscapes" not in text
     assert "Cityscapes, uniform clients" in printed(board, everything=True)
@@ -90,7 +90,7 @@ def test_markdown_is_a_table_for_each_benchmark(board):
     assert "demo\\|x" in text  # a bar inside a cell does not end it
     assert not [line for line in tables if line.count("|") < 6]
     assert text.index("## Not comparable") > text.index("## IDDA rainy")
-    assert "### Rendered images, like IDDA rainy, heterogeneous clients" in text
+    assert "### IDDA, rendered images" in text
     assert "- " in text[text.index("## Messages") :]
     assert "cityscapes" not in text.lower()
     assert "## Cityscapes, class imbalance, released protocol" in to_markdown(
@@ -146,9 +146,14 @@ def test_json_has_the_whole_board(board):
     papers = {row["paper"] for b in content["benchmarks"] for row in b["rows"]}
     assert papers <= {*content["papers"], ""}
     assert by_id[TARGET]["target"] == 59.9 and not by_id[TARGET]["columns"][0]["higher"]
-    (apart,) = content["apart"]
-    assert apart["synthetic"] and apart["closest"] == RAINY
-    assert all(id_ in content["runs"] for row in apart["rows"] for id_ in row["runs"])
+    assert [table["title"] for table in content["own"]] == [
+        *("CIFAR-10", "IDDA", "IDDA, rendered images")
+    ]
+    (apart,) = content["own"][-1]["rows"]
+    assert apart["reasons"] and apart["closest"] == RAINY
+    assert all(
+        id_ in content["runs"] for t in content["own"] for r in t["rows"] for id_ in r["runs"]
+    )
     assert len(content["messages"]) == 1
 
 
