@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 VARIABLE = "FEDSEG_BROWSER"
-TIMEOUT = 300_000  # milliseconds, enough for a busy machine
+TIMEOUT = 60_000  # milliseconds, enough for a busy machine
 ARGUMENTS = ("--no-sandbox", "--disable-gpu")  # root in a container has no sandbox
 
 
@@ -36,7 +36,7 @@ class View:
         name: of the file.
         width, height: of the window in CSS pixels.
         dark: whether in dark mode.
-        apart: whether to open the tab of runs that are not comparable.
+        own: whether to open the first tab, of all runs.
         at: the element to scroll to; default: the top of the page.
     """
 
@@ -44,13 +44,13 @@ class View:
     width: int
     height: int
     dark: bool = False
-    apart: bool = False
+    own: bool = False
     at: str | None = None
 
 
 VIEWS = (
-    View("leaderboard_light", 1200, 1360, apart=True),
-    View("leaderboard_run", 1200, 1700, apart=True, at="#runs"),
+    View("leaderboard_light", 1200, 1360, own=True),
+    View("leaderboard_run", 1200, 1700, own=True, at="#runs"),
     View("leaderboard_dark", 1200, 1100, dark=True),
     View("leaderboard_phone", 360, 760, at=".board:not([hidden]) .filters"),
 )
@@ -116,7 +116,7 @@ def take_screenshots(
 def _show(page: "Page", view: View) -> None:
     """Bring a page into the state of a view."""
     tables = page.locator(".board").evaluate_all("all => all.map(one => one.dataset.table)")
-    wanted = "apart-" if view.apart else "idda_rainy_heterogeneous"
+    wanted = "own-" if view.own else "idda_rainy_heterogeneous"
     chosen = next((table for table in tables if table.startswith(wanted)), None)
     if chosen is not None:
         page.goto(f"{page.url.partition('#')[0]}#{urlencode({'table': chosen})}")

@@ -51,7 +51,7 @@ def show(browser, index) -> Iterator:
     """Opens the page; afterwards there must be no errors in the console and no network requests."""
     contexts, complaints, requests = [], [], []
 
-    def show(state: str = "", **options) -> "sync_api.Page":
+    def show(state: str = f"#table={RAINY}", **options) -> "sync_api.Page":
         context = browser.new_context(**{"viewport": {"width": 1200, "height": 900}, **options})
         context.set_default_timeout(TIMEOUT)
         contexts.append(context)
@@ -77,9 +77,11 @@ def column(page, number: int, table: str = RAINY) -> list[str]:
     return [re.split(r"[ ?]", cell)[0] for cell in found if re.match(r"\d", cell)]
 
 
-def apart(page) -> str:
-    """The table of the runs of rendered images."""
-    return page.locator(".board:has-text('rendered')").first.get_attribute("data-table")
+def open_own(page, title: str) -> str:
+    """Open the table of all runs of a data set; returns its id."""
+    page.get_by_role("tab").first.click()
+    page.locator(".choose-table:visible").select_option(label=title)
+    return page.locator(".board:visible").get_attribute("data-table")
 
 
 def test_a_table_is_sorted_by_mouse_and_keyboard(show):
@@ -143,28 +145,46 @@ def test_what_is_not_ranked_is_shown_on_demand(show):
 def test_tabs_by_mouse_keyboard_and_link(show):
     page = show()
     tabs = page.get_by_role("tab")
-    assert tabs.count() == 4  # IDDA, CIFAR-10, Communication, apart
+    assert tabs.count() == 4  # your runs, IDDA, CIFAR-10, Communication
     assert page.get_by_role("tabpanel").count() == 1
-    tabs.nth(1).click()
+    tabs.nth(2).click()
     assert page.locator(f"#board-{CIFAR}").is_visible()
     assert not page.locator(f"#board-{RAINY}").is_visible()
-    tabs.nth(1).press("ArrowRight")
+    tabs.nth(2).press("ArrowRight")
     assert page.locator(f"#board-{TARGET}").is_visible()
-    assert tabs.nth(2).evaluate("tab => tab === document.activeElement")
+    assert tabs.nth(3).evaluate("tab => tab === document.activeElement")
     selected = [tab.get_attribute("aria-selected") for tab in tabs.all()]
-    assert selected == ["false", "false", "true", "false"]
-    assert [tab.get_attribute("tabindex") for tab in tabs.all()] == ["-1", "-1", "0", "-1"]
+    assert selected == ["false", "false", "false", "true"]
+    assert [tab.get_attribute("tabindex") for tab in tabs.all()] == ["-1", "-1", "-1", "0"]
     assert f"table={TARGET}" in page.url
     for key, place in (("End", 3), ("ArrowRight", 0), ("ArrowLeft", 3), ("Home", 0)):
         page.keyboard.press(key)
         assert tabs.nth(place).get_attribute("aria-selected") == "true"
+    tabs.nth(1).click()
     page.locator(f"#board-{RAINY} input[name=row]").first.uncheck()
     kept = page.locator(f"#board-{RAINY} input[name=row]:checked").get_attribute("value")
     other = show("#" + page.url.partition("#")[2])
     checked = other.locator(f"#board-{RAINY} input[name=row]:checked")
     assert checked.count() == 1 and checked.get_attribute("value") == kept
     other.goto(other.url.partition("#")[0] + "#table=nonsense&rows=x&metric=y&run=z")
-    assert other.locator(f"#board-{RAINY}").is_visible()
+    assert other.locator(".board:visible").get_attribute("data-table").startswith("own-")
+
+
+def test_your_runs_come_first_with_ranks_and_reasons(show):
+    page = show("")
+    boards = page.locator(".board")
+    assert boards.first.is_visible() and "CIFAR-10" in boards.first.text_content()
+    open_own(page, "IDDA")
+    row = page.locator(".board:visible tbody tr", has_text=f"{RAINY}_fedavg")
+    link = row.get_by_role("link", name="rank 3 in IDDA rainy")
+    open_own(page, "IDDA, rendered images")
+    reasons = page.locator(".board:visible .why").first
+    assert not reasons.locator("li").first.is_visible()
+    reasons.locator("summary").click()
+    assert "synthetic data" in reasons.locator("li:visible").text_content()
+    open_own(page, "IDDA")
+    link.click()
+    assert page.locator(f"#board-{RAINY}").is_visible()
 
 
 def test_curves_and_scatters_are_drawn(show):
@@ -210,8 +230,10 @@ def test_charts_stay_in_their_places_after_switching_tabs(browser, tmp_path):
     page.set_default_timeout(TIMEOUT)
     page.goto(index.as_uri())
     seen = 0
-    for name in ("IDDA", "CIFAR-10", "Communication", "Not comparable", "CIFAR-10", "IDDA"):
+    for name in ("IDDA", "CIFAR-10", "Communication", "Your runs", "CIFAR-10", "IDDA"):
         page.get_by_role("tab", name=re.compile(f"^{name} ")).click()
+        if name == "Your runs":
+            open_own(page, "IDDA, rendered images")
         assert page.evaluate("document.documentElement.scrollWidth") <= 1280
         charts = page.evaluate(PLACES)
         for (left, top, right, _), drawn, x_labels, y_labels in charts:
@@ -278,7 +300,7 @@ def test_papers_and_configs_are_linked(show):
     assert links.first.get_attribute("href") == "https://arxiv.org/abs/2202.13670"
     years = page.locator(f"#board-{RAINY} tbody tr.published").first.locator("td")
     assert "2022" in years.all_text_contents()
-    page.get_by_label("config of FedProx, seed 0").click()
+    page.locator(f"#board-{RAINY}").get_by_label("config of FedProx, seed 0").click()
     assert page.url.startswith("file:") and "page/configs/" in page.url
     assert json.loads(page.locator("body").inner_text())["setting"] == HOSTILE
 
@@ -309,10 +331,7 @@ def test_a_target_is_a_line(show):
 
 def test_maps_and_pictures_of_a_run(show):
     page = show()
-    page.get_by_role("tab").last.click()
-    table = apart(page)
-    if page.locator(".choose-table:visible").count():
-        page.locator(".choose-table:visible").select_option(table)
+    table = open_own(page, "IDDA, rendered images")
     assert page.locator(f"#board-{table}").is_visible()
     assert page.locator(f"#board-{table} .badge").count() == 0
     page.locator("#one-run").select_option(label="FedAvg, seed 0")
@@ -333,9 +352,9 @@ def test_maps_and_pictures_of_a_run(show):
 
 def test_corruptions_and_clients_of_a_run(show, index):
     page = show()
-    page.get_by_role("tab").last.click()
-    table = page.locator(".board:has-text('corrupted')").last.get_attribute("data-table")
-    page.locator(".choose-table:visible").select_option(table)
+    table = open_own(page, "CIFAR-10")
+    for box in page.locator(f"#board-{table} input[name=row]").all():
+        box.set_checked(box.locator("xpath=ancestor::tr", has_text="corrupted").count() > 0)
     assert page.locator("#corruptions tbody th, #corruptions tbody td").all_text_contents() == [
         *("frost", "30.0", "-", "9.5")
     ]
@@ -349,10 +368,7 @@ def test_corruptions_and_clients_of_a_run(show, index):
 
 def test_untrusted_text_stays_text(show):
     page = show()
-    page.get_by_role("tab").last.click()
-    table = apart(page)
-    if page.locator(".choose-table:visible").count():
-        page.locator(".choose-table:visible").select_option(table)
+    table = open_own(page, "IDDA, rendered images")
     row = page.locator(f"#board-{table} tr", has_text="window.hacked")
     assert row.locator(".source").text_content() == HOSTILE
     for box in page.locator(f"#board-{table} input[name=row]").all():
@@ -385,7 +401,7 @@ def test_a_phone_scrolls_tables_and_not_the_page(show):
     for number in range(tabs.count()):
         tabs.nth(number).click()
         assert page.evaluate("document.documentElement.scrollWidth") <= 360
-    tabs.first.click()
+    tabs.nth(1).click()
     region = page.locator(f"#board-{RAINY} .scroll")
     assert region.evaluate("one => one.scrollWidth > one.clientWidth")
     region.evaluate("one => { one.scrollLeft = 1000; }")
