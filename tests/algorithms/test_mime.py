@@ -15,15 +15,11 @@ from fedseg.registry import HOOKS
 
 MIME, LITE = {"type": "MIME"}, {"type": "MIMELite"}
 BOTH = pytest.mark.parametrize("name", [MIME, LITE], ids=["MIME", "MIMELite"])
-ALONE = {"client_sampler": fixed("d", "d", "d")}
 ONE_STEP = {"train_cfg": {"local_steps": 1}}
 
 
 def mean_gradient(clients, w):
     return np.mean([toyquad.gradient(client, w) for client in clients], 0)
-
-
-# ---------------------------------------------------------------- reductions
 
 
 # ---------------------------------------------------------------- the pass at w
