@@ -39,6 +39,9 @@ class SAMOptimWrapper(OptimWrapper):
             none.
         freeze_statistics: the second pass leaves BatchNorm's running statistics alone (the
             released codes let both passes update them).
+        approximate: perturb along the gradient of the step before, at ``w + eps`` there, in one
+            pass; a client's first step is plain. Of one client with all images it is FedGloSS's
+            approximation in centralized training.
         optimizer, clip_grad: as in :class:`OptimWrapper`.
 
     Attributes:
@@ -54,16 +57,18 @@ class SAMOptimWrapper(OptimWrapper):
         rho0: NonNegative | None = None,
         rho_rounds: NonNegativeInt = 0,
         freeze_statistics: bool = False,
+        approximate: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
         check_warmup(rho0, rho_rounds)
+        self.approximate, self.passes = approximate, 1 if approximate else 2
         self.rho = self.radius = rho
         self.rho0, self.rho_rounds = rho0, rho_rounds
         self.freeze_statistics = freeze_statistics
 
     def bind(self, flat: FlatModel) -> None:
-        self._center = torch.empty_like(flat.w)
+        self._center, self._last = torch.empty_like(flat.w), torch.zeros_like(flat.w)
 
     def check_rounds(self, max_rounds: int) -> None:
         check_warmup_end("optim_wrapper", self.rho_rounds, max_rounds)
@@ -72,8 +77,16 @@ class SAMOptimWrapper(OptimWrapper):
         self.radius = linear_warmup(self.rho0, self.rho, self.rho_rounds, round_)
 
     def gradient(self, client: Client, replay: bool = False) -> None:
-        client.backward(replay)
         self._center.copy_(client.w)
+        if self.approximate:
+            if client.step:
+                self.perturb(client.w, self._last.clone())
+            client.backward(replay)
+            client.w.copy_(self._center)
+            if not replay:
+                self._last.copy_(client.grad)
+            return
+        client.backward(replay)
         self.perturb(client.w, client.grad)
         with frozen_running_statistics(client.model) if self.freeze_statistics else nullcontext():
             client.backward(replay=True)

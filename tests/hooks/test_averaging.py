@@ -73,6 +73,18 @@ def test_swa_rates_and_collection(tmp_path):
     assert runner.optim_wrapper.optimizer.param_groups[0]["lr"] == 0.1, "the rate is given back"
 
 
+def test_swa_can_count_the_models_of_the_whole_run(tmp_path):
+    """T = 8, c = 2, from round 4: n = 2, 3, 4 models so far, whatever was collected."""
+    averaging = {"type": "SWA", "start": 4, "cycle": 2, "lr2": 0.01, "count_all": True}
+    _, _, seen = run(tmp_path, averaging)
+    expected = seen.models[3]
+    for round_ in (6, 8):
+        n = round_ // 2
+        expected = (n * expected + seen.models[round_ - 1]) / (n + 1)
+        close(seen.evaluated[round_ - 1], expected)
+    close(seen.evaluated[4], seen.models[3])
+
+
 @pytest.mark.parametrize(
     ("start", "rounds", "first"),
     [
@@ -113,18 +125,15 @@ def test_groups_keep_their_multiple_of_the_rate():
     assert swa.local_lrs(optimizer, 2, 4) == pytest.approx([0.01, 0, 0.02])
 
 
-def test_swa_that_never_collects_says_so(tmp_path):
-    averaging = {"type": "SWA", "start": 7, "cycle": 9, "lr2": 0.1}
-    _, runner, seen = run(tmp_path, averaging)
+@pytest.mark.parametrize(
+    "averaging",
+    [{"type": "SWA", "start": 7, "cycle": 9, "lr2": 0.1}, {"type": "WIMA", "start": 9}],
+)
+def test_an_average_that_never_begins_says_so(tmp_path, averaging):
+    _, _, seen = run(tmp_path, averaging)
     log = next((tmp_path / "run").glob("*/*.log")).read_text()
-    assert "first model in round 9, after the last (8)" in log
-    assert seen.evaluated == [None] * 8 and runner.averaging.count == 0
-
-
-def test_wima_that_never_begins_says_so(tmp_path):
-    _, _, seen = run(tmp_path, {"type": "WIMA", "start": 9})
-    log = next((tmp_path / "run").glob("*/*.log")).read_text()
-    assert "WIMA would collect its first model in round 9, after the last (8)" in log
+    words = "would collect its first model in round 9, after the last (8)"
+    assert f"{averaging['type']} {words}" in log
     assert seen.evaluated == [None] * 8
 
 

@@ -50,6 +50,29 @@ def test_a_zero_gradient_perturbs_nothing(kind):
     assert torch.equal(flat.w, w) and torch.isfinite(flat.grad).all()
 
 
+@pytest.mark.parametrize("kind", ["SAMOptimWrapper", "ASAMOptimWrapper"])
+def test_approximate_sam_perturbs_along_the_gradient_of_the_step_before(kind):
+    """In one pass; a client's first step has none before it."""
+    flat, local, client, a, calls = make(
+        {"type": kind, "rho": 0.3, "optimizer": SGD, "approximate": True}
+    )
+    scaled = torch.zeros(len(flat.w), dtype=torch.bool)
+    for slot in flat.slots:
+        scaled[slot.span] = kind.startswith("ASAM") and not slot.name.endswith("bias")
+    for _ in range(2):  # clients
+        last = None
+        for client.step in range(3):
+            w = flat.w.clone()
+            t = torch.where(scaled, w.abs() + 0.2, 1.0)
+            eps = 0 if last is None else 0.3 * t * t * last / (t * last).norm()
+            local.gradient(client)
+            last = a * (w + eps)
+            torch.testing.assert_close(flat.grad, last)
+            assert torch.equal(flat.w, w)
+            local.step()
+    assert calls == [False] * 6 and local.passes == 1
+
+
 @pytest.mark.parametrize("clip", [{"max_norm": 0.5}, {"clip_value": 0.2, "type": "value"}])
 def test_clipping_acts_on_the_corrected_gradient(clip):
     flat, local, client, a, _ = make({"type": "OptimWrapper", "optimizer": SGD, "clip_grad": clip})
