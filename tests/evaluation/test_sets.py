@@ -399,8 +399,6 @@ def test_random_transforms(root, step):
     ("options", "message"),
     [
         ({"num_workers": 2}, r"val_dataloader\.test\.num_workers"),
-        ({"batch_size": 0}, r"val_dataloader\.test\.batch_size"),
-        ({"optional": "no"}, r"val_dataloader\.test\.optional"),
         ({"dataset": {"type": "Stored"}}, r"dataset\.type: unknown dataset 'Stored'"),
         ({"dataset": {"type": "ToyScenes"}}, r"test\.type: ResidentData .* not ToyScenes"),
         ({"transforms": "Normalize"}, r"val_dataloader\.test\.transforms"),

@@ -237,15 +237,6 @@ def test_which_checkpoints_are_kept(tmp_path, options, kept):
     assert not list(folder.glob("*.tmp"))
 
 
-def test_the_best_checkpoint_is_kept(tmp_path):
-    save = {"checkpoint": {"interval": 100, "save_best": "seen/accuracy"}}
-    config = toyseg.settings(tmp_path, train_cfg={"val_interval": 1}, default_hooks=save)
-    toyseg.train(config)
-    scores = [line["metrics"]["seen/accuracy"] for line in toyseg.history(config)]
-    best = torch.load(tmp_path / "run/checkpoints/best_seen_accuracy.pth", weights_only=True)
-    assert best["round"] == 1 + scores.index(max(scores))
-
-
 def test_a_metric_without_a_value_is_never_the_best(tmp_path):
     runner = toyseg.runner(toyseg.settings(tmp_path, train_cfg={"max_rounds": 100}))
     runner.build_federation()

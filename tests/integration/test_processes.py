@@ -78,21 +78,6 @@ def test_a_work_dir_is_one_process_s_until_it_dies(tmp_path):
     assert len(toyseg.history(config)) == 6
 
 
-def test_a_file_system_without_locks(tmp_path, monkeypatch):
-    def flock(*_):
-        raise OSError(38, "Function not implemented")
-
-    monkeypatch.setattr("fcntl.flock", flock)
-    with (
-        lock_work_dir(tmp_path),
-        pytest.raises(ConfigError, match=f"process {os.getpid()}"),
-        lock_work_dir(tmp_path),
-    ):
-        pass
-    with lock_work_dir(tmp_path):
-        pass
-
-
 @pytest.mark.parametrize("what", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_worker_that_is_killed_or_hangs(tmp_path, monkeypatch, what):
     poll = dataloader._MultiProcessingDataLoaderIter._try_get_data

@@ -198,10 +198,6 @@ def test_a_data_set_without_arrays():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"batch_size": 0}, r"train_dataloader\.batch_size"),
-        ({"shuffle": "no"}, r"train_dataloader\.shuffle"),
-        ({"drop_last": 1}, r"train_dataloader\.drop_last"),
-        ({"local_steps": 0}, r"train_dataloader\.local_steps"),
         ({"num_workers": 4}, r"train_dataloader\.num_workers: unknown argument of ResidentData"),
         ({"transforms": [{"type": "Cutout", "size": 2}]}, r"train_dataloader\.transforms\[0\]"),
         (

@@ -195,18 +195,6 @@ def test_a_changed_checkpoint_is_skipped(tmp_path, name):
             assert latest_checkpoint(tmp_path, no_verify)[1]["round"] == 1
 
 
-def test_a_checkpoint_whose_states_are_gone_is_skipped(tmp_path):
-    for round_ in (1, 2, 3):
-        save_checkpoint(checkpoint_path(tmp_path, round_), payload(round_))
-
-    def verify(_path: Path, content: dict) -> None:
-        if content["round"] > 1:
-            raise DataError(f"state of round {content['round']} is missing")
-
-    with pytest.warns(UserWarning, match="going back"):
-        assert latest_checkpoint(tmp_path, verify)[1]["round"] == 1
-
-
 def test_no_sound_checkpoint(tmp_path):
     assert latest_checkpoint(tmp_path / "none", no_verify) is None
     (tmp_path / "round_000001.pth").write_bytes(b"x")
