@@ -67,7 +67,7 @@ PLACES: dict[str, Place] = {
     "executor": Place("EXECUTORS"),
     "local_loss": Place("LOCAL_LOSSES"),
     "log_processor": Place("LOG_PROCESSORS", "LogProcessor"),
-    "model": Place("MODELS", keys=("freeze", "lora")),
+    "model": Place("MODELS", keys=("freeze", "lora", "feature_cache")),
     "model.data_preprocessor": Place("MODELS"),
     "model.loss": Place("MODELS"),
     "model.network": Place("MODELS", keys=("num_classes",)),

@@ -45,6 +45,7 @@ TABLE = (
     Key("launcher", PLACE, True),
     Key("**.data_root", ENVIRONMENT, True),
     Key("**.dataset.cache", ENVIRONMENT, True),
+    Key("model.feature_cache", ENVIRONMENT, True),
     Key("**.num_workers", ENVIRONMENT, True),
     Key("**.prefetch_factor", ENVIRONMENT, True),
     Key("*_dataloader.timeout", ENVIRONMENT, True),

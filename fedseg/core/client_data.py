@@ -57,6 +57,10 @@ class ClientData(ABC):
             "with full-batch gradients needs"
         )
 
+    def varies(self) -> bool:
+        """True if an image is prepared otherwise each time."""
+        return True
+
     def start(self, jobs: Iterable[Job]) -> None:  # noqa: B027 - not every kind has workers
         """Begin to stream the batches of these jobs, in this order."""
 

@@ -59,6 +59,9 @@ class ResidentData(PartitionedData):
             lambda step: generator_for(self.seed, "augment batch", step, *counters), sizes
         )
 
+    def varies(self) -> bool:
+        return any(self.pipeline.draw(np.random.default_rng, [1]))
+
     def batches(self, job: Job) -> Iterator[dict[str, Tensor]]:
         for epoch, order, sizes in self.epochs(job):
             yield from self._batches(order, sizes, self.draws(job, epoch, sizes))

@@ -56,6 +56,7 @@ from fedseg.hooks.averaging import ModelAverage
 from fedseg.hooks.local_state import LocalState
 from fedseg.loaders.partitioned import PartitionedData
 from fedseg.loaders.streaming import temporary_seed
+from fedseg.models.features import cache_features
 from fedseg.models.lora import LoRA, with_adapters
 from fedseg.optim import OptimWrapper, build_local_optimizer
 from fedseg.parts import part_names
@@ -236,6 +237,9 @@ def build_vectors(model: nn.Module, cfg: Config) -> FlatModel:
     if cfg.model.get("lora") is not None:
         LoRA.from_config(cfg.model.lora).add_to(model, frozen)
     flat = FlatModel(model, cfg.get("channels_last", True), frozen)
+    if cfg.model.get("feature_cache") is not None:
+        check_value("model.feature_cache", cfg.model.feature_cache, str)
+        cache_features(model, frozen, cfg.model.feature_cache)
     if cfg.get("load_from") is not None:
         load_weights(flat, cfg.load_from)
     return flat
@@ -300,6 +304,11 @@ def assemble_trainer(
             "give a file of them"
         )
     data = build_client_data(cfg, flat, warn)
+    if cfg.model.get("feature_cache") is not None and data.varies():
+        raise ConfigError(
+            "model.feature_cache: images are augmented at random, so that no features come twice: "
+            "leave the cache or the augmentation (train_dataloader) out"
+        )
     local = build_local_optimizer(cfg.optim_wrapper, flat)
     if not any(group["lr"] for group in local.optimizer.param_groups):
         warn("optim_wrapper.optimizer.lr: is 0: no client learns anything")

@@ -47,6 +47,7 @@ LIBRARIES = (
 )
 # Options that name a file or an address of initial weights: the checkpoint has all of them.
 INITIAL = {"init_cfg", "pretrained", "pretrained_cfg", "checkpoint_path", "checkpoint", "weights"}
+INITIAL |= {"feature_cache"}  # nothing is written where a stranger says
 DOMAIN = re.compile(r"\w[\w.-]*")  # it names a folder of pictures
 
 
