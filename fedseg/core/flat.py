@@ -97,6 +97,7 @@ class FlatModel:
         buffers: persistent float buffers, 1-D (empty for a model without).
         counters: persistent integer buffers by name; the module's own tensors.
         personal: mask over ``w`` of the parameters that stay with each client, or None.
+        frozen: as given.
         num_parameters: elements of ``w`` without the gaps.
         num_buffers: elements of ``buffers`` without the gaps.
     """
@@ -108,7 +109,7 @@ class FlatModel:
         self.personal: Tensor | None = None
         if frozen:
             _freeze(model, frozen)
-        self._frozen = frozenset(frozen)
+        self.frozen = frozenset(frozen)
         parameters = {n: p for n, p in model.named_parameters() if p.requires_grad}
         if not parameters:
             raise ConfigError("model: has no trainable parameter, there is nothing to federate")
@@ -148,7 +149,7 @@ class FlatModel:
         persistent = set(self.model.state_dict())
         floats, integers = {}, {}
         for name, buffer in self.model.named_buffers():
-            if name in self._frozen or name not in persistent:
+            if name in self.frozen or name not in persistent:
                 continue
             if "data_preprocessor" in name.split("."):
                 continue

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import torch
 from mmengine.logging import print_log
@@ -11,9 +12,11 @@ from mmengine.model import BaseModel
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from fedseg.errors import ConfigError
+from fedseg.errors import ConfigError, DataError
+from fedseg.files import own_path, sha256
 from fedseg.registry import MISTAKES, MODELS, build, check_arguments
 
+STATE_DICTS = ("state_dict", "averaged_state_dict")  # of a checkpoint
 # What BatchNorm has in a state dict and GroupNorm does not.
 RUNNING_STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 
@@ -121,6 +124,7 @@ class WeightsFile:
                 "the part that is a state dict, as torch.save(torch.load(path, "
                 "weights_only=False)['state_dict'], new_path) does of MMEngine's checkpoints"
             ) from (None if isinstance(error, MemoryError) else error)  # asked by its pickle
+        content = with_frozen_part(content, Path(self.path))
         for key in ("state_dict", "model"):
             if isinstance(content, dict) and isinstance(content.get(key), dict):
                 content = content[key]
@@ -129,6 +133,28 @@ class WeightsFile:
             raise ConfigError(f"model.weights: {self.path} has no state dict: torch.save one")
         whole = all(name.startswith("network.") for name in content)  # a Segmentor's checkpoint
         return {n.removeprefix("network.") if whole else n: t for n, t in content.items()}
+
+
+def with_frozen_part(content: Any, checkpoint: Path) -> Any:
+    """A checkpoint's content with the frozen weights, which all checkpoints of a run share.
+
+    Raises:
+        DataError: their file is not beside the checkpoint, or damaged.
+    """
+    frozen = content.get("frozen") if isinstance(content, dict) else None
+    if not isinstance(frozen, dict):
+        return content
+    path = own_path(checkpoint.parent, Path(str(frozen.get("file"))).name)
+    if not path.is_file():
+        raise DataError(f"{checkpoint}: its frozen weights are in {path.name}: copy both files")
+    if sha256(path) != frozen.get("sha256"):
+        raise DataError(f"{path}: is damaged, its checksum does not match")
+    shared = torch.load(path, map_location="cpu", weights_only=True)
+    if sum(tensor.nbytes for tensor in shared.values()) > path.stat().st_size:
+        raise DataError(f"{path}: is damaged, it is smaller than what it says it has")
+    whole = {key: content[key] | shared for key in STATE_DICTS if key in content}
+    ordered = {key: {n: one[n] for n in frozen["names"]} for key, one in whole.items()}
+    return {key: value for key, value in (content | ordered).items() if key != "frozen"}
 
 
 class InitializedModel(BaseModel):

@@ -9,7 +9,7 @@ import hashlib
 import re
 import shutil
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from numbers import Real
 from pathlib import Path
@@ -25,14 +25,15 @@ from fedseg.config.schema import STRICT, read_model
 from fedseg.core.forward import map_tensors
 from fedseg.core.hook import FederatedHook
 from fedseg.errors import ConfigError, DataError, lacks_memory
-from fedseg.files import atomic_writer
+from fedseg.files import atomic_writer, sha256
 from fedseg.metric_names import Metric
+from fedseg.models.weights import STATE_DICTS, with_frozen_part
 from fedseg.registry import HOOKS
 from fedseg.runner.state_store import save_tensors
 
 PATTERN = re.compile(r"round_(\d{6,})\.pth")
 DIGEST = "content_sha256"
-WEIGHTS = ("state_dict", "averaged_state_dict", "client_statistics")
+WEIGHTS = (*STATE_DICTS, "client_statistics")
 
 
 class Facts(BaseModel):
@@ -114,9 +115,21 @@ def _with_storage(tensor: Tensor) -> Tensor:
     return tensor.contiguous() if expanded else tensor
 
 
-def save_checkpoint(path: Path, payload: Mapping[str, Any]) -> None:
-    """Write a checkpoint atomically: a kill at any moment leaves the old one or the new one."""
+def save_checkpoint(path: Path, payload: Mapping[str, Any], frozen: Collection[str] = ()) -> None:
+    """Write a checkpoint atomically: a kill at any moment leaves the old one or the new one.
+
+    ``frozen``: names of weights that no round changes; a file beside the checkpoints has them.
+    """
     payload = map_tensors(_with_storage, payload)
+    weights = payload["state_dict"] if frozen else {}
+    shared = {name: tensor for name, tensor in weights.items() if name in frozen}
+    if shared:
+        file = path.with_name(f"frozen_{_content_digest(shared)[:16]}.pth")
+        if not file.is_file():
+            save_tensors(file, shared)
+        for key in set(STATE_DICTS) & payload.keys():
+            payload[key] = {n: t for n, t in payload[key].items() if n not in shared}
+        payload["frozen"] = {"file": file.name, "sha256": sha256(file), "names": [*weights]}
     save_tensors(path, {**payload, DIGEST: _content_digest(payload)})
 
 
@@ -134,6 +147,10 @@ def load_checkpoint(path: str | Path) -> dict[str, Any]:
         payload = torch.load(path, map_location="cpu", weights_only=True)
         map_tensors(partial(_check_stored, path.stat().st_size), payload)
         digest = _content_digest(payload) if isinstance(payload, dict) else None
+        own = payload.get(DIGEST, digest) if isinstance(payload, dict) else None
+        payload = with_frozen_part(payload, path)
+    except DataError:
+        raise
     except Exception as error:
         # or an older one would be taken; a pickle that asks for absurd objects raises MemoryError,
         # torch's allocator RuntimeError
@@ -145,7 +162,7 @@ def load_checkpoint(path: str | Path) -> dict[str, Any]:
         ) from (None if isinstance(error, MemoryError) else error)
     if not isinstance(payload, dict) or "state_dict" not in payload:
         raise DataError(f"{path}: is no fedseg checkpoint, it has no 'state_dict'")
-    if payload.get(DIGEST, digest) != digest:
+    if own != digest:
         raise DataError(f"{path}: is damaged or was changed, its checksum does not match")
     read_model(Facts, {k: v for k, v in payload.items() if k in Facts.model_fields}, path)
     for key in WEIGHTS:

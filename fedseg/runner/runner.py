@@ -317,7 +317,7 @@ class FederatedRunner(Runner):
         self.check_work_dir()
         self.history.sync()
         path = checkpoint_path(self.checkpoint_folder, round_)
-        save_checkpoint(path, run_state.collect(self))
+        save_checkpoint(path, run_state.collect(self), self.flat.frozen)
         return path
 
     def save_finished(self) -> bool:

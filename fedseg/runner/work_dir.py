@@ -258,6 +258,8 @@ def set_aside_later(cfg: Config, round_: int, goes_on: bool) -> Path | None:
     aside.mkdir(parents=True)
     if (root / "history.jsonl").is_file():
         shutil.copy2(root / "history.jsonl", aside)
+    for path in (root / "checkpoints").glob("frozen_*.pth"):
+        shutil.copy2(path, aside)
     for path in later:
         _move(path, aside / path.name)
     return aside

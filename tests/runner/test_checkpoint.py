@@ -14,6 +14,7 @@ import torch
 from toyseg import differences
 
 from fedseg.errors import DataError, resource_error
+from fedseg.models.weights import WeightsFile
 from fedseg.runner import state_store as store
 from fedseg.runner.checkpoint import (
     checkpoint_path,
@@ -274,3 +275,28 @@ def test_a_pickle_that_asks_for_more_than_any_memory_is_damaged(tmp_path):
     with pytest.raises(DataError, match=r"round_000001\.pth: cannot be read") as raised:
         load_checkpoint(tmp_path / "round_000001.pth")
     assert resource_error(raised.value) is None
+
+
+def test_frozen_weights_are_written_once(tmp_path):
+    frozen, names = {"b.w": torch.ones(1000)}, ["a", "b.w", "c"]
+    for round_ in (1, 2):
+        own = {"a": torch.full((2,), float(round_)), **frozen, "c": torch.zeros(1)}
+        content = {"state_dict": own, "averaged_state_dict": own, "round": round_}
+        save_checkpoint(checkpoint_path(tmp_path, round_), content, {"b.w", "b.other"})
+    (file,) = tmp_path.glob("frozen_*.pth")
+    for round_ in (1, 2):
+        path = checkpoint_path(tmp_path, round_)
+        found = load_checkpoint(path)
+        assert list(found["state_dict"]) == list(found["averaged_state_dict"]) == names
+        assert differences(found["averaged_state_dict"]["b.w"], frozen["b.w"]) == []
+        assert "frozen" not in found  # it is saved again as a whole one
+        assert found["state_dict"]["a"][0] == round_ and path.stat().st_size < 4000
+        assert WeightsFile(str(path))._read().keys() == set(names)
+    other = checkpoint_path(tmp_path / "other", 1)
+    other.parent.mkdir()
+    shutil.copy(path, other)
+    with pytest.raises(DataError, match=rf"frozen weights are in {file.name}: copy both"):
+        load_checkpoint(other)
+    file.write_bytes(file.read_bytes()[:-1])
+    with pytest.raises(DataError, match=rf"{file.name}: is damaged"):
+        load_checkpoint(path)
