@@ -1,5 +1,6 @@
 """What tests share: one thread, and a finished run on a data set that trains in a second."""
 
+import functools
 import gc
 import os
 import sys
@@ -15,6 +16,7 @@ import torch
 
 from fedseg import cli
 from fedseg.commands import main as command
+from fedseg.config import methods
 from fedseg.partition.split_files import Split, write_split
 
 cli._leave = sys.exit  # a command that a test runs in this process does not end it
@@ -137,6 +139,20 @@ def small_run(small_config: Path) -> Path:
     work_dir = small_config.parent / "run"
     train(load_config(small_config, work_dir=work_dir))
     return work_dir
+
+
+@pytest.fixture(scope="module")
+def configs_read_once() -> Iterator[None]:
+    """Config files, which do not change, are read once: experiments are composed by the thousand."""
+    read_file, kept = methods.read_file, functools.cache(methods.read_file)
+
+    def read(path, below=None):
+        return kept(path) if below is None else read_file(path, below)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(methods, "read_file", read)
+        patch.setattr(methods, "read_method", functools.cache(methods.read_method))
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -13,11 +13,12 @@ import pytest
 from config_components import ROOT, SETTINGS
 from mmengine.config import Config
 
-from fedseg.config.methods import Composition, compose, read_method, setting_file
+from fedseg.config import methods
+from fedseg.config.methods import Composition, compose, setting_file
 
 
-@pytest.fixture(scope="session")
-def load() -> Callable[..., Config]:
+@pytest.fixture(scope="module")
+def load(configs_read_once) -> Callable[..., Config]:
     """An experiment by its setting and methods; the test may change it."""
 
     @functools.cache
@@ -34,8 +35,8 @@ def published() -> list[dict[str, Any]]:
     return json.loads(file.read_text(encoding="utf-8"))["records"]
 
 
-@pytest.fixture(scope="session")
-def table() -> ModuleType:
+@pytest.fixture(scope="module")
+def table(configs_read_once) -> ModuleType:
     """The generator of configs/README.md."""
     path = ROOT / "docs" / "site" / "config_table.py"
     spec = importlib.util.spec_from_file_location("config_table", path)
@@ -44,13 +45,13 @@ def table() -> ModuleType:
     return module
 
 
-@pytest.fixture(scope="session")
-def slots() -> dict[str, tuple[str, ...]]:
+@pytest.fixture(scope="module")
+def slots(configs_read_once) -> dict[str, tuple[str, ...]]:
     """The slots of every method, by its name."""
     found: dict[str, tuple[str, ...]] = {}
     for setting in SETTINGS:
         composition = Composition(setting_file(setting))
         for name, path in composition.known.items():
-            part = read_method(path)
+            part = methods.read_method(path)
             assert found.setdefault(name, part.slots) == part.slots, path
     return found

@@ -109,6 +109,7 @@ def test_tools_take_the_options_and_configs_exist(page, monkeypatch, capsys):
                     assert (ROOT / argument).is_file(), f"{page.name}: {line}"
 
 
+@pytest.mark.usefixtures("configs_read_once")
 def test_every_run_of_a_sweep_composes(monkeypatch):
     """Its methods go together, what a grid changes is there, and no two runs share a folder."""
     composed = functools.cache(compose)
