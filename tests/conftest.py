@@ -5,6 +5,7 @@ import gc
 import os
 import sys
 from collections.abc import Callable, Iterator
+from importlib import metadata
 from pathlib import Path
 
 os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported; for what tests start, too
@@ -20,6 +21,9 @@ from fedseg.config import methods
 from fedseg.partition.split_files import Split, write_split
 
 cli._leave = sys.exit  # a command that a test runs in this process does not end it
+# of a small run, waiting for the disk takes a third, and no test cuts the power
+os.fsync = lambda descriptor: None
+metadata.version = functools.cache(metadata.version)  # each run records what is installed
 
 # Raw IDDA ids of sky, building, road and nothing, each in one color: quick to learn.
 SCENE = {20: (90, 140, 200), 1: (120, 70, 60), 7: (90, 90, 100), 0: (20, 20, 20)}
@@ -143,7 +147,7 @@ def small_run(small_config: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def configs_read_once() -> Iterator[None]:
-    """Config files, which do not change, are read once: experiments are composed by the thousand."""
+    """Config files, which do not change, are read once: thousands of experiments are composed."""
     read_file, kept = methods.read_file, functools.cache(methods.read_file)
 
     def read(path, below=None):

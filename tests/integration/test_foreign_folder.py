@@ -3,6 +3,7 @@
 A helper process that starts with ``python -c`` has the current folder first on its path.
 """
 
+import json
 import os
 import shlex
 import subprocess
@@ -31,59 +32,76 @@ DATA = """--cfg-options data_root={data} train_dataloader.dataset.type=StoredIma
     val_dataloader.test.dataset.type=StoredImages test_dataloader.test.dataset.type=StoredImages
     train_cfg.max_rounds=1"""
 TRAIN = f"train demo_shapes --quiet {DATA}"
+COMMANDS = [
+    "test run",
+    "curvature run --samples 5 --top 1",
+    "landscape random run --points 3 --samples 20",
+    "compare run run",
+    "leaderboard run",
+    "leaderboard verify run",
+    f"splits demo_shapes {DATA}",
+    "prepare cifar-c {data} --corruptions fog --limit 20 --workers 2",
+    f"sweep demo_shapes --seeds 1 --work-dir sweep {DATA}",
+    "list demo_shapes",
+    "show demo_shapes",
+]
+# commands in one process, each as the program runs it, until one fails or a module is executed
+PROGRAM = """\
+import json, sys
+from pathlib import Path
+from fedseg import cli
+from fedseg.commands.main import run
+
+def main():
+    cli._leave = sys.exit
+    executed = Path("executed.txt")
+    for line in json.loads(sys.argv[1]):
+        sys.argv[1:] = line
+        try:
+            run()
+        except SystemExit as end:
+            if end.code or executed.exists():
+                modules = executed.read_text() if executed.exists() else ""
+                sys.exit(f"{line}: {end.code}: {modules}")
+
+if __name__ == "__main__":
+    main()
+"""
 
 
 @pytest.fixture(scope="module")
 def call(tmp_path_factory):
-    """Run a command in the folder; fails if it fails, or if a module of the folder is executed."""
+    """Run commands in the folder; fails if one fails, or if a module of the folder is executed."""
     data, folder = tmp_path_factory.mktemp("data"), tmp_path_factory.mktemp("foreign")
     images = np.random.default_rng(0).integers(0, 256, (2, 80, 32, 32, 3), dtype=np.uint8)
     train, test = ((part, np.arange(80) % 10) for part in images)
     write_images(data, "Noise", [f"class {i}" for i in range(10)], train, test, synthetic=True)
-    executed = folder / "executed.txt"
+    executed, several = folder / "executed.txt", tmp_path_factory.mktemp("bin") / "several.py"
+    several.write_text(PROGRAM)
     for name in SHADOWED:
         (folder / f"{name}.py").write_text(MODULE.format(str(executed)))
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONSAFEPATH"}
-    program = Path(sys.executable).with_name("fedseg")
+    options = {"cwd": folder, "capture_output": True, "text": True}
 
-    def call(line: str) -> None:
-        command = [program, *shlex.split(line.format(data=data))]
-        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True)
-        modules = executed.read_text() if executed.exists() else ""
-        executed.unlink(missing_ok=True)
-        assert modules == "" and done.returncode == 0, modules + done.stderr.decode()
+    def call(*lines: str) -> None:
+        words = [shlex.split(line.format(data=data)) for line in lines]
+        if len(words) == 1:
+            command = [Path(sys.executable).with_name("fedseg"), *words[0]]
+        else:
+            command = [sys.executable, several, json.dumps(words)]
+        done = subprocess.run(command, env=environment, **options)
+        assert done.returncode == 0 and not executed.exists(), done.stderr
 
     return call
 
 
-@pytest.fixture(scope="module")
-def run(call):
+def test_no_module_of_the_current_folder_is_executed(call):
+    """The first command as the program that is installed, the others in one process."""
     call(f"{TRAIN} --work-dir run")
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "test run",
-        "curvature run --samples 20 --top 1",
-        "landscape random run --points 3 --samples 20",
-        "compare run run",
-        "leaderboard run",
-        "leaderboard verify run",
-        f"splits demo_shapes {DATA}",
-        "prepare cifar-c {data} --corruptions fog --limit 20 --workers 2",
-        f"sweep demo_shapes --seeds 1 --work-dir sweep {DATA}",
-        "list demo_shapes",
-        "show demo_shapes",
-    ],
-    ids=lambda line: line.split()[0],
-)
-@pytest.mark.usefixtures("run")
-def test_no_module_of_the_current_folder_is_executed(call, line):
-    call(line)
+    call(*COMMANDS)
 
 
 @pytest.mark.skipif(find_spec("ray") is None, reason="needs Ray")
 def test_nor_by_workers_of_ray(call):
-    call(f"{TRAIN} --work-dir parallel --workers 2")
-    call("landscape random parallel --points 3 --samples 20")
+    landscape = "landscape random parallel --points 3 --samples 20"
+    call(f"{TRAIN} --work-dir parallel --workers 2", landscape)

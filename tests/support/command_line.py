@@ -162,5 +162,6 @@ def _be_the_tool(
     os.environ.clear()
     os.environ.update(variables)
     os.chdir(cwd)
+    os.fsync = lambda descriptor: None  # as in tests/conftest.py
     sys.argv = list(arguments)
     runpy.run_path(arguments[0], run_name="__main__")
