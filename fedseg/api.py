@@ -10,6 +10,7 @@ A user's mistake is a :class:`fedseg.errors.UserError`.
 """
 
 import copy
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -39,11 +40,17 @@ def _flat(domains: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run."""
+    """A finished run.
 
-    folder: Path  # its work dir
-    results: Results  # results.json
-    history: tuple[dict[str, Any], ...]  # a record of each round, as in history.jsonl
+    Attributes:
+        folder: its work dir.
+        results: the content of ``results.json``.
+        history: a record of each round, as in ``history.jsonl``.
+    """
+
+    folder: Path
+    results: Results
+    history: tuple[dict[str, Any], ...]
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -68,11 +75,17 @@ class Run:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A checkpoint on every test domain."""
+    """A checkpoint evaluated on every test domain.
 
-    folder: Path  # where its files are
-    results: Mapping[str, Any]  # test_results.json
-    files: tuple[Path, ...]  # those that were written
+    Attributes:
+        folder: where the files are.
+        results: the content of ``test_results.json``.
+        files: the written files.
+    """
+
+    folder: Path
+    results: Mapping[str, Any]
+    files: tuple[Path, ...]
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -82,16 +95,27 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Predictions:
-    """Predicted images as files."""
+    """Predicted images as files.
+
+    Attributes:
+        folder: where the files are.
+        files: label maps, pictures, tables.
+        statistics: whose statistics BatchNorm used, in words.
+    """
 
     folder: Path
-    files: tuple[Path, ...]  # label maps, pictures, tables
-    statistics: str  # whose BatchNorm takes, in words
+    files: tuple[Path, ...]
+    statistics: str
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A data set on disk: its root, and the folders of the splits that were written."""
+    """A data set on disk.
+
+    Attributes:
+        root: its folder.
+        splits: folders of the written splits.
+    """
 
     root: Path
     splits: tuple[Path, ...]
@@ -106,12 +130,24 @@ def train(
     seed: int | None = None,
     amp: bool = False,
     resume: bool = False,
-    quiet: bool = True,
+    quiet: bool | None = None,
 ) -> Run:
-    """Train a config; ``quiet`` shows no progress and no warnings.
+    """Train a config and return the finished run.
 
-    The other arguments are those of :func:`load_config`; omit them for a loaded config.
+    Args:
+        config: the name or path of a setting or experiment; or a loaded config, which has its
+            methods and options: omit the other arguments.
+        methods: merged over it, such as ``["fedasam", "swa"]``.
+        work_dir: default: ``work_dirs/<experiment>/seed<seed>``.
+        options: overrides of config fields, ``{"train_cfg.max_rounds": 10}`` or
+            ``["train_cfg.max_rounds=10"]``.
+        seed: default: the config's, else 0.
+        amp: train in bfloat16.
+        resume: continue from the newest checkpoint in the work dir.
+        quiet: show no progress and no warnings; default: True, in a notebook False.
     """
+    if quiet is None:
+        quiet = "ipykernel" not in sys.modules
     if not isinstance(config, Config):
         config = load_config(config, methods, work_dir, options, seed, amp, resume)
     elif methods or work_dir or options or seed is not None or amp or resume:
@@ -121,7 +157,11 @@ def train(
 
 
 def read_run(folder: str | Path) -> Run:
-    """A finished run from its work dir; raises DataError if it is not finished or damaged."""
+    """Read a finished run.
+
+    Args:
+        folder: its work dir. Raises DataError if the run is not finished or its files are damaged.
+    """
     from fedseg.runs import run_files
 
     read_results(Path(folder) / FILE_NAME)
@@ -219,7 +259,7 @@ def predict(
         paths: None: the test images of the run, as they are evaluated.
         out: the folder for label maps and pictures, or ``predictions.csv`` of classes.
         batch_size: of images of one size; default: that of the run's test images.
-        advance: called with the number of images that are done besides.
+        advance: called after each batch with its number of images, for a progress bar.
         options: those of :func:`fedseg.inference.predictor.opened`.
     """
     from fedseg.inference import files
@@ -279,7 +319,9 @@ def profile(
         target: a run, its work dir, a config or the name of one.
         methods: of a config that is named.
         size: (height, width) of the network's input; default: of a prepared test image.
-        device, amp: default: the config's.
+        batch_size: images in a batch.
+        device: such as ``cuda``; default: the config's.
+        amp: measure in bfloat16.
         options: overrides of config fields.
         trust: of a run, modules whose classes its recorded config may name.
     """
@@ -298,7 +340,13 @@ def profile(
 
 
 def new(kind: str, name: str, folder: str | Path | None = None) -> list[Path]:
-    """Write the beginning of an algorithm, method, dataset or loss; see ``fedseg new``."""
+    """Write a folder with a runnable file, a config and a test to begin with; returns the files.
+
+    Args:
+        kind: ``algorithm``, ``method``, ``dataset`` or ``loss``.
+        name: of the module, such as ``halfway``.
+        folder: a new folder; default: the name.
+    """
     from fedseg.templates import write_new
 
     return write_new(kind, name, Path(folder or name))
@@ -317,8 +365,13 @@ def browse(
     """Write an HTML page of what clients see in a round: augmented images with their labels.
 
     Args:
-        config, methods, options: as in :func:`train`.
-        clients: so many, spread over all; ``images``: of each, at most.
+        config: a setting or experiment, its path, or a loaded config.
+        methods: merged over it.
+        out: the page.
+        clients: so many, spread over all.
+        images: of each client, at most.
+        round: whose random draws the augmentation takes.
+        options: overrides of config fields.
     """
     config = copy.deepcopy(config) if isinstance(config, Config) else load_config(config, methods)
     experiment.override_fields(config, options)
@@ -335,7 +388,15 @@ def share(
     license: str = "other",
     upload: str | None = None,
 ) -> Path:
-    """Write a finished run as an archive; see :func:`fedseg.inference.share.share`."""
+    """Write a finished run as an archive with a model card; returns its path.
+
+    Args:
+        run: a run or its work dir.
+        out: the ``.zip`` file.
+        license: of the weights, as the Hugging Face hub names it.
+        upload: repository of the hub (``user/name``) to which it is also uploaded, with a token
+            of yours.
+    """
     from fedseg.inference import share as module
 
     return module.share(
@@ -344,9 +405,11 @@ def share(
 
 
 def verify(file: str | Path, out: str | Path | None = None) -> Mapping[str, Any]:
-    """Check an archive of :func:`share` without trusting it: its name, round and metrics.
+    """Check an archive of :func:`share` without trusting it; returns its name, round and metrics.
 
-    ``out``: unpack it to this new folder, which then is a run's.
+    Args:
+        file: the archive.
+        out: a new folder to unpack it to, which is then a run's work dir.
     """
     from fedseg.inference import share as module
 

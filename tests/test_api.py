@@ -96,13 +96,13 @@ def test_mistakes_are_user_errors(tmp_path):
 def test_the_notebook_runs(tmp_path, monkeypatch):
     cells = json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]
     code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
-    assert "ROUNDS = 40\n" in code
+    assert "ROUNDS = 80\n" in code
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(plt, "show", lambda: plt.savefig("curves.png"))
     few = partial(write_shapes, train=600, test=100)
     monkeypatch.setattr(classification, "write_shapes", few)
     names: dict = {}
-    exec(compile(code.replace("ROUNDS = 40", "ROUNDS = 2"), str(NOTEBOOK), "exec"), names)
+    exec(compile(code.replace("ROUNDS = 80", "ROUNDS = 2"), str(NOTEBOOK), "exec"), names)
     plt.close("all")
     assert (tmp_path / "curves.png").is_file()
     for run in names["runs"].values():

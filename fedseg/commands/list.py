@@ -1,8 +1,10 @@
 """Settings, methods and components: fedseg list [KIND] (--help lists the options)."""
 
+import json
 import re
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from itertools import groupby
+from typing import TYPE_CHECKING
 
 from fedseg import cli
 
@@ -12,31 +14,42 @@ if TYPE_CHECKING:
 Row = tuple[str, str, str]
 
 KINDS = ("settings", "experiments", "methods", "algorithms", "datasets", "models")
-# where a method says what it is
-COMPONENTS = ("algorithm", "local_loss", "averaging", "batchnorm", "optim_wrapper")
+SLOTS = ("algorithm", "local_optimizer", "average", "batchnorm", "regularizer", "loss", "personal")
+SLOTS += (
+    "adapter",
+    "augmentation",
+    "style",
+    "network",
+    "compression",
+    "privacy",
+    "robust",
+    "attack",
+)
 MARKS = {"published": "published", "grid": "from a published grid", "ours": "ours"}
 
 
 def main() -> None:
     parser = cli.parser(
-        "List settings, experiments, methods, algorithms, data sets or models, a line "
-        "each; of a setting, its methods and where their values come from.",
+        "List settings, experiments, methods, algorithms, data sets or models; or the methods of "
+        "a setting and the sources of their values.",
         "examples:\n  fedseg list\n  fedseg list methods\n  fedseg list idda_rainy\n",
     )
-    text = f"{', '.join(KINDS)}, or the name of a setting (default: all kinds)"
+    text = f"{', '.join(KINDS)}, or the name of a setting (default: a summary)"
     parser.add_argument("kind", nargs="?", metavar="KIND", help=text)
     kind = parser.parse_args().kind
     from fedseg.config.methods import Composition, setting_file
     from fedseg.names import by_case
 
-    chosen = by_case(kind, KINDS) if kind else None
-    if kind and chosen is None:
+    if kind is None:
+        summary()
+    elif (chosen := by_case(kind, KINDS)) is None:
         show(f"methods of {kind}", setting_rows(Composition(setting_file(kind))))
-        return
-    described = chosen is not None  # what a class does is in its documentation: it is imported
-    rows = {"settings": settings(), "experiments": experiments(), "methods": methods(described)}
-    for name in KINDS if chosen is None else [chosen]:
-        show(name, rows[name] if name in rows else classes(name, described))
+    elif chosen == "methods":
+        for slot, rows in groupby(methods(), lambda row: row[0]):
+            show(slot.replace("_", " "), (row[1:] for row in rows))
+    else:
+        rows = {"settings": settings, "experiments": experiments}
+        show(chosen, rows[chosen]() if chosen in rows else classes(chosen))
 
 
 def show(title: str, rows: Iterator[Row]) -> None:
@@ -46,6 +59,29 @@ def show(title: str, rows: Iterator[Row]) -> None:
     print(f"\n{title}")
     for name, what, more in rows:
         print(f"  {name:<{first}}  {what:<{second}}  {more}".rstrip())
+
+
+def summary() -> None:
+    """Print how many there are of each kind, with examples."""
+    from fedseg.config.layers import CONFIGS
+
+    names = {
+        "settings": [path.stem for path in (CONFIGS / "settings").glob("*.py")],
+        "experiments": [path.stem for path in CONFIGS.glob("*.py")],
+        "methods": list(json.loads((CONFIGS / "methods" / "methods.json").read_text("utf-8"))),
+    }
+    names |= {kind: registered(kind) for kind in ("algorithms", "datasets", "models")}
+    examples = {
+        "settings": "cifar10_a005, cityscapes_heterogeneous, idda_rainy, demo_shapes",
+        "experiments": "cifar10_a005_fedasam_swa, idda_rainy_silobn",
+        "methods": "fedavg, scaffold, fedasam, swa, silobn",
+    }
+    for kind, found in names.items():
+        print(f"{len(found):>4} {kind:<12} {examples.get(kind, ', '.join(found[:4]))}, ...")
+    print(
+        "\nfedseg list KIND lists one kind, fedseg list SETTING the methods of a setting.\n"
+        "To train a setting with methods: fedseg train SETTING --with METHOD METHOD ..."
+    )
 
 
 def settings() -> Iterator[Row]:
@@ -75,24 +111,19 @@ def experiments() -> Iterator[Row]:
         yield path.stem, composition.title, " ".join(composition.methods)
 
 
-def methods(described: bool) -> Iterator[Row]:
-    """Each method: what it decides, what it is, for how many settings its values are published."""
+def methods() -> Iterator[tuple[str, str, str, str]]:
+    """Each method with its first slot: what it does, and its paper."""
     from fedseg.config.layers import CONFIGS
     from fedseg.config.methods import Composition, read_method
-    from fedseg.leaderboard.reference import hyperparameters, source_of_values
 
+    folder = CONFIGS / "methods"
     composition = Composition(CONFIGS / "settings" / "idda_rainy.py")
-    known = {path.stem: path for path in (CONFIGS / "methods").rglob("*.py")}
-    for name in sorted(known):
-        if "+" in name:
-            continue
-        method = read_method(composition.files.get(name, known[name]))
-        wanted = [] if name == "fedavg" else [name]
-        named = {s for r in hyperparameters() if r["methods"] == wanted for s in r["settings"]}
-        published = [s for s in named if source_of_values(s, [name]) == "published"]
-        line = _line(method.layer.values) if described else ""
-        more = "; ".join(filter(None, (line, _published(len(published), "setting"))))
-        yield name, ", ".join(slot.replace("_", " ") for slot in method.slots), more
+    rows = []
+    for name, (text, paper) in json.loads((folder / "methods.json").read_text("utf-8")).items():
+        path = composition.files.get(name) or next(folder.rglob(f"{name}.py"))
+        rows.append((read_method(path).slots[0], name, text, paper))
+    order = [*SLOTS, *sorted({row[0] for row in rows} - set(SLOTS))]
+    yield from sorted(rows, key=lambda row: (order.index(row[0]), row[1]))
 
 
 def setting_rows(composition: "Composition") -> Iterator[Row]:
@@ -110,32 +141,21 @@ def setting_rows(composition: "Composition") -> Iterator[Row]:
         yield name, slots, MARKS[source_of_values(composition.title, [name])]
 
 
-def classes(kind: str, described: bool) -> Iterator[Row]:
-    """Each registered class, and the first line of its documentation."""
-    from fedseg.registry import ALGORITHMS, DATASETS, MODELS
-
-    registry = {"algorithms": ALGORITHMS, "datasets": DATASETS, "models": MODELS}[kind]
-    for name, module in sorted(registry.modules.items()):
-        if not module.endswith(("losses", "preprocessor")):  # of models
-            yield name, _plain(registry.get(name)) if described else "", ""
-
-
-def _line(values: Mapping[str, Any]) -> str:
-    """The first line of the documentation of a method's component."""
+def registered(kind: str) -> list[str]:
+    """Names of the suite's algorithms, data sets or models."""
     from fedseg import registry
-    from fedseg.config.components import PLACES
 
-    for key in COMPONENTS:
-        kind = (values.get(key) or {}).get("type")
-        if kind is not None:
-            return _plain(getattr(registry, PLACES[key].registry).get(kind)).rstrip(".")
-    return ""
+    modules = getattr(registry, kind.upper()).modules
+    return sorted(n for n, m in modules.items() if not m.endswith(("losses", "preprocessor")))
 
 
-def _plain(cls: type) -> str:
-    """The first line of a class's documentation without marks of reStructuredText."""
-    line = (cls.__doc__ or "").partition("\n")[0]
-    return re.sub(r":\w+:`~?([^`]*)`|``([^`]*)``", r"\1\2", line)
+def classes(kind: str) -> Iterator[Row]:
+    """Each registered class, and the first line of its documentation."""
+    from fedseg import registry
+
+    for name in registered(kind):
+        line = (getattr(registry, kind.upper()).get(name).__doc__ or "").partition("\n")[0]
+        yield name, re.sub(r":\w+:`~?([^`]*)`|``([^`]*)``", r"\1\2", line), ""
 
 
 def _published(count: int, what: str) -> str:

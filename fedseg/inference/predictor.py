@@ -245,7 +245,8 @@ def opened(
         domain: BatchNorm takes the statistics of this domain's clients, or of this client.
         statistics: ``batch``: those of each batch, the default where they stay with the clients;
             ``images``: averages over all images that are predicted.
-        device, amp: default: as in the run, and what there is.
+        device: such as ``cuda``; default: the run's, if there is one.
+        amp: predict in bfloat16; default: as in the run.
         options: overrides of config fields.
         trust: modules whose classes the run's recorded config may name.
     """

@@ -124,11 +124,16 @@ def test_list_says_what_there_is_and_what_is_published(fedseg):
     rows = {line.split()[0]: line for line in fedseg("list", "IDDA_rainy").splitlines()[2:]}
     assert rows["fedasam"].endswith("published") and rows["wima"].endswith("ours")
     assert "released_split" not in rows  # of CIFAR
-    rows = {line.split()[0]: line for line in fedseg("list", "methods").splitlines()[2:]}
-    assert "tochastic weight averaging" in rows["swa"] and rows["fedavg"].endswith("settings")
-    whole = fedseg("list")
-    assert "`" not in whole and "published for 1 settings" not in whole
-    assert max(map(len, whole.splitlines())) < 200
+    lines = fedseg("list", "methods").splitlines()
+    rows = {words[0]: line for line in lines if line.startswith("  ") and (words := line.split())}
+    assert rows["swa"].endswith("Izmailov et al., UAI 2018")
+    files = {path.stem for path in (ROOT / "configs/methods").rglob("*.py")}
+    assert rows.keys() == {name for name in files if "+" not in name}
+    whole = "".join(fedseg("list", kind) for kind in ("settings", "methods", "models", "datasets"))
+    assert "`" not in whole and "published for 1 methods" not in whole
+    assert max(map(len, whole.splitlines())) < 140
+    summary = fedseg("list").splitlines()
+    assert len(summary) < 10 and summary[2].split()[:2] == [str(len(rows)), "methods"]
 
 
 def files_of(text: str) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """The documentation as a site: it builds without a warning, and asks the network for nothing."""
 
+import inspect
 import os
 import re
 import subprocess
@@ -9,6 +10,8 @@ from pathlib import Path
 import pytest
 from doc_pages import ROOT
 
+import fedseg
+
 FOREIGN = re.compile(r"<(?:script|img|link|iframe)\b[^>]*\b(?:src|href)=\"?(?:https?:)?//[^\s\">]+")
 
 
@@ -17,6 +20,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("mkdocs", reason="make docs-tools installs MkDocs")
     pytest.importorskip("material", reason="make docs-tools installs the theme")
     pytest.importorskip("mkdocstrings", reason="make docs-tools installs mkdocstrings")
+    pytest.importorskip("latex2mathml", reason="make docs-tools installs latex2mathml")
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
     command += ["--config-file", str(ROOT / "docs" / "site" / "mkdocs.yml")]
@@ -30,6 +34,21 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_pages_are_built(site):
     sources = {path.stem for path in (ROOT / "docs").glob("*.md")}
     assert sources <= {path.stem for path in site.glob("*.html")}
+
+
+def test_formulas_are_drawn_and_the_notebook_shows_its_outputs(site):
+    page = (site / "algorithms.html").read_text(encoding="utf-8")
+    assert page.count("<math") > 100
+    assert "arithmatex" not in "".join(p.read_text(encoding="utf-8") for p in site.glob("*.html"))
+    assert "data:image/png" in (site / "first_run.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", sorted(n for n in fedseg.__all__ if n.islower()))
+def test_every_parameter_of_the_python_api_is_documented(name):
+    function = getattr(fedseg, name)
+    arguments = (inspect.getdoc(function) or "").partition("Args:\n")[2]
+    described = set(re.findall(r"^    (\w+): ", arguments, re.MULTILINE))
+    assert described == set(inspect.signature(function).parameters)
 
 
 def test_reference_has_public_names_and_no_private_ones(site):
