@@ -261,7 +261,7 @@ def _find_pairs(root: Path, layout: Layout) -> list[Sample]:
                 other = found[which].setdefault(match.groups(), path)
                 if other != path:
                     raise DataError(
-                        f"{root}: {other} and {path} belong to one label map: take one away"
+                        f"{root}: {other} and {path} belong to one label map: remove one"
                     )
     images, labels = found
     both = sorted(images.keys() & labels.keys())
@@ -416,14 +416,16 @@ def _choose_tests(
             names = [{image, Path(image).name, Path(image).stem} for image, _ in pairs]
             chosen = {i for i, known in enumerate(names) if known & lines}
             if missing := sorted(lines - set().union(*names)):
-                raise DataError(f"{listed}: names {missing[0]!r}, which is no image with a label")
+                raise DataError(
+                    f"{listed}: names {missing[0]!r}, which is not an image with a label"
+                )
         elif word in domains:
             name, chosen = "unseen", {i for i, of in enumerate(domains) if of == word}
         else:
             pattern = _regex(word)
             chosen = {i for i, (image, _) in enumerate(pairs) if pattern.fullmatch(image)}
         if not chosen:
-            raise ConfigError(f"--test: {word!r} is no share, no domain and no glob of an image")
+            raise ConfigError(f"--test: {word!r} is not a share, a domain or a glob of an image")
         tests[name] = tests.get(name, set()) | chosen
     if share is None:
         return tests

@@ -345,7 +345,7 @@ def _read_folders(root: Path, published: ImageSet) -> dict[str, Part]:
         for folder in folders:
             images = sorted(p for p in folder.iterdir() if p.name[0] != ".")
             if other := [path for path in images if path.suffix.lower() != ".png"]:
-                raise DataError(f"{other[0]}: is no PNG image: convert it to PNG, or remove it")
+                raise DataError(f"{other[0]}: is not a PNG image: convert it to PNG, or remove it")
             if not images and split == "train":  # classes come from training
                 raise DataError(f"{folder}: holds no *.png image")
             files += images

@@ -116,7 +116,7 @@ def write_clients(
     lines = [f"{json.dumps(c)}: {json.dumps(np.asarray(i).tolist())}" for c, i in clients.items()]
     text = "{\n" + ",\n".join(lines) + "\n}\n"
     if file.is_file() and file.read_bytes() == text.encode():
-        print(f"{file}: is there already, the same")
+        print(f"{file}: already exists, unchanged")
         return
     if file.exists() and not overwrite:
         raise DataError(

@@ -118,7 +118,7 @@ def _declare(root: Path, dataset: str, folders: Sequence[str], seed: int, size: 
     if path.exists():
         if (content := read_json(path, "delete the folder or choose another one")) != declared:
             raise DataError(
-                f"{path}: the folder holds {content}, asked for is {declared};"
+                f"{path}: the folder holds {content}, expected {declared};"
                 " delete the folder or choose another one"
             )
         return

@@ -151,7 +151,9 @@ def train(
     if not isinstance(config, Config):
         config = load_config(config, methods, work_dir, options, seed, amp, resume)
     elif methods or work_dir or options or seed is not None or amp or resume:
-        raise ConfigError("train: a loaded config has its methods and options: give a name instead")
+        raise ConfigError(
+            "train: methods and options cannot be added to a loaded config: give a name instead"
+        )
     experiment.train(config, quiet=quiet)
     return read_run(config.work_dir)
 
@@ -196,15 +198,17 @@ def evaluate(
     run = run.folder if isinstance(run, Run) else run
     folder = Path(run) if not isinstance(run, Config) and Path(run).is_dir() else None
     if methods and (folder is not None or isinstance(run, Config)):
-        raise ConfigError("evaluate: a run or a loaded config has its methods: give a name instead")
+        raise ConfigError(
+            "evaluate: methods cannot be added to a run or a loaded config: give a name instead"
+        )
     if amp and folder is not None:
         raise ConfigError("evaluate: amp changes a config, not a run: give the config instead")
     if trust and folder is None:
-        raise ConfigError("evaluate: trust is for a run: a config imports what it needs itself")
+        raise ConfigError("evaluate: trust applies to runs only: a config imports its own modules")
     if checkpoint is None and folder is None:
         if not isinstance(run, Config):
             setting_file(run)  # or there is no such thing at all
-        raise ConfigError("checkpoint: is missing; only a run's folder has a newest one")
+        raise ConfigError("checkpoint: is missing; only a run's folder has a default")
     if checkpoint is not None and not Path(checkpoint).is_file():
         raise DataError(f"{checkpoint}: no such checkpoint")
     if folder is None:

@@ -115,12 +115,12 @@ def read_bytes(path: str | Path) -> bytes:
 
 def _check_writable(status: os.stat_result, path: str | Path) -> None:
     if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
-        raise DataError(f"{path}: is no regular file (a link, a pipe or a device): remove it")
+        raise DataError(f"{path}: is not a regular file (a link, a pipe or a device): remove it")
 
 
 def _check_regular(status: os.stat_result, path: str | Path) -> None:
     if not stat.S_ISREG(status.st_mode):
-        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
 
 
 def read_json(

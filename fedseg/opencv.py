@@ -13,6 +13,6 @@ try:
 except (ImportError, AttributeError) as error:
     raise ResourceError(
         f"OpenCV (cv2) cannot be used: {error}; the wheels opencv-python and "
-        "opencv-python-headless share a folder, put the second over it: pip install "
+        "opencv-python-headless share a folder, reinstall the second one last: pip install "
         "--force-reinstall --no-deps opencv-python-headless"
     ) from error

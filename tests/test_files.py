@@ -41,7 +41,7 @@ def test_links_lead_no_writer_out_and_pipes_stop_none(tmp_path):
     path = tmp_path / "file"
     path.symlink_to(outside)
     path.with_name("file.tmp").symlink_to(outside)
-    with pytest.raises(DataError, match="file: is no regular file"):
+    with pytest.raises(DataError, match="file: is not a regular file"):
         open_to_append(path)
     write_text(path, "text")
     assert outside.read_text() == "precious" and not path.is_symlink()
@@ -50,7 +50,10 @@ def test_links_lead_no_writer_out_and_pipes_stop_none(tmp_path):
     assert path.read_text() == "text and more"
     os.mkfifo(tmp_path / "pipe")
     for write in (atomic_writer, open_to_append):
-        with pytest.raises(DataError, match="pipe: is no regular file"), write(tmp_path / "pipe"):
+        with (
+            pytest.raises(DataError, match="pipe: is not a regular file"),
+            write(tmp_path / "pipe"),
+        ):
             pass
 
 

@@ -29,5 +29,5 @@ def test_other_names_are_refused(kind, name, tmp_path):
 
 def test_nothing_is_written_over(tmp_path):
     (tmp_path / "my_own_loss.py").touch()
-    with pytest.raises(ConfigError, match="is there"):
+    with pytest.raises(ConfigError, match="exists: name a new"):
         fedseg.new("loss", "my_own_loss", tmp_path)

@@ -29,7 +29,7 @@ class WeightPerturbation(Algorithm):
         super().check(local, flat)
         if type(local).gradient is not OptimWrapper.gradient:  # SAM's, or one of the user's own
             raise ConfigError(
-                f"optim_wrapper.type: {type(local).__name__} does not go with "
+                f"optim_wrapper.type: {type(local).__name__} cannot be combined with "
                 f"{type(self).__name__}, which perturbs the weights by a rule of its own "
                 "(algorithm.rho) and does not ask it for gradients: use OptimWrapper"
             )

@@ -58,7 +58,7 @@ def main() -> None:
     if (arguments["batch_size"] or 1) < 1:
         parser.error("--batch-size: must be at least 1")
     if "-" in paths and len(paths) > 1:
-        parser.error("-: the test images are predicted without other paths")
+        parser.error("-: the test images cannot be combined with other paths")
     own = None if paths == ["-"] else paths
     cli.check_there(own or (), "name an image, a video or a folder of them")
     cli.check_there([run], "name a run's work dir")

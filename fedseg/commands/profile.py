@@ -63,4 +63,4 @@ def main() -> None:
     print(f"model {model}, peak memory {peak}")
     traffic = found["bytes per round"]
     shown = traffic and ", ".join(f"{way} {format_bytes(n)}" for way, n in traffic.items())
-    print(f"a round: {shown or 'its bytes are not known: the training data are not there'}")
+    print(f"a round: {shown or 'bytes unknown, no training data'}")

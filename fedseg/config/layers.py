@@ -100,7 +100,7 @@ def read_file(path: str | Path, below: Below | None = None) -> Merged:
 
 def _read(file: str, below: Below | None, above: tuple[str, ...] = ()) -> Merged:
     if not file.endswith(".py"):  # reading YAML can run anything
-        raise ConfigError(f"{file}: is no config: configs and their bases are Python files")
+        raise ConfigError(f"{file}: is not a config: configs and their bases are Python files")
     if file in above:
         raise ConfigError(f"{file}: {BASE}: it inherits itself, through {above[-1]}")
     with _telling(file):

@@ -80,8 +80,8 @@ class RunData:
             like = [test for test in tests.values() if test["dataset"]["type"] == train["type"]]
             if not like:
                 raise ConfigError(
-                    "val_dataloader: no test set has the training images' type, so nothing says "
-                    "how to prepare them without augmentation: use --augment"
+                    "val_dataloader: no test set has the training images' type, so it is not "
+                    "known how to prepare them without augmentation: use --augment"
                 )
             dataset = {k: v for k, v in train.items() if k not in PREPARATION}
             dataset |= {k: v for k, v in like[0]["dataset"].items() if k in PREPARATION}
@@ -116,7 +116,7 @@ class RunData:
         policy = self.policy if personal and name == TRAIN else None
         test = None if name == TRAIN and augment else self.images(name)
         if client is not None and client not in self.data.indices:
-            raise ConfigError(f"--client: the run has none of the name {client!r}")
+            raise ConfigError(f"--client: the run has no client {client!r}")
         clients = [client] if client else self.data.clients
         clients = [c for c in clients if policy is None or c in self.statistics]
         if not clients:

@@ -110,7 +110,7 @@ def train_models(
     if run.hooks:
         raise ConfigError(
             f"custom_hooks: {', '.join(map(str, run.hooks))} may change how clients train, and "
-            "hooks are left out here: the participants' models cannot be had"
+            "hooks are left out here, so the participants' models are not available"
         )
     payload, flat, data = load_checkpoint(checkpoint), run.flat, run.data
     algorithm, local = run.trainer.algorithm, run.trainer.local

@@ -273,7 +273,7 @@ def compute_landscape(
     """Compute what is missing of a landscape; returns the content of ``landscape.json``."""
     with opened(spec.source) as run:
         if spec.client is not None and spec.client not in run.data.indices:
-            raise ConfigError(f"--client: the run has none of the name {spec.client!r}")
+            raise ConfigError(f"--client: the run has no client {spec.client!r}")
         with lock_work_dir(folder):
             return _compute(Landscape(spec, run), folder, advance)
 

@@ -184,7 +184,7 @@ class LossSurface:
         model, norms_of = self.flat.model, {kind: defaultdict(list) for kind in NORMS}
         if not hasattr(model, "features"):
             raise ConfigError(
-                f"features: {type(model).__name__} is no image classifier, so it has no features "
+                f"features: {type(model).__name__} is not an image classifier: it has no features "
                 "with a norm"
             )
         with torch.no_grad(), self.evaluating():

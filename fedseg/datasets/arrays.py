@@ -135,7 +135,7 @@ class ImageArrays(Dataset):
         for array in getattr(self.images, "files", mapped):
             path = Path(getattr(array, "filename", None) or ".")
             if path.is_file() and path.stat().st_size < array.offset + array.nbytes:
-                raise DataError(f"{path}: was cut during the run: prepare the images again")
+                raise DataError(f"{path}: was truncated during the run: prepare the images again")
 
     def gather(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Images uint8 [n, H, W, C] and labels int64 [n] of some samples, as contiguous arrays."""

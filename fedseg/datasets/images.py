@@ -98,13 +98,16 @@ def _label_pixels(path: str, colored: bool) -> np.ndarray:
     data = _read(path)
     if LOSSY.match(data):
         raise DataError(
-            f"{path}: a label map cannot be JPEG or the like, which may change ids: store it as PNG"
+            f"{path}: a label map must not be JPEG or another lossy format, which changes ids: "
+            f"store it as PNG"
         )
     if data.startswith(NPY):
         try:
             return np.load(io.BytesIO(data), allow_pickle=False)
         except Exception as error:  # damaged bytes can fail in any way
-            raise DataError(f"{path}: is no array of numbers ({error}): save it again") from error
+            raise DataError(
+                f"{path}: is not an array of numbers ({error}): save it again"
+            ) from error
     header = _open(path, data)
     if header is not None:
         _check_label(path, data, header)
@@ -192,7 +195,7 @@ def existing_files(paths: Iterable[str], root: str | Path) -> set[str]:
         for entry in present:
             # of a link in a circle, the entry itself raises
             if not (os.path.isfile(entry.path) if entry.is_symlink() else entry.is_file()):
-                raise DataError(f"{entry.path}: is no regular file: put the image there")
+                raise DataError(f"{entry.path}: is not a regular file: put the image there")
         existing.update(os.path.join(folder, entry.name) for entry in present)
     return existing
 

@@ -127,7 +127,7 @@ def read_annotations(path: Path, with_users: bool, num_classes: int) -> list[Pho
         image, label, user = row["image_id"], row["class"], row.get("user_id") or None
         if not IMAGE_ID.fullmatch(image or ""):
             raise DataError(
-                f"{where}: {image!r} is no image id (a file name of letters, digits, '-' and '_'): "
+                f"{where}: {image!r} is not an image id (letters, digits, '-' and '_'): "
                 "correct the row"
             )
         if image in photos:

@@ -112,7 +112,7 @@ class ImageFolderDataset(PhotoDataset):
         training = Path(data_root, "train")
         held, classes = _classes(folder), _classes(training if training.is_dir() else folder)
         if unknown := sorted(set(held) - set(classes)):
-            raise DataError(f"{folder / unknown[0]}: is no class of {training}: move it away")
+            raise DataError(f"{folder / unknown[0]}: is not a class of {training}: move it away")
         numbers = {name: number for number, name in enumerate(classes) if name in held}
         listed = [
             (path, number) for name, number in numbers.items() for path in _files(folder / name)

@@ -151,7 +151,9 @@ def find_transform(name: str, field: str) -> type:
     cls = registered.get(name, getattr(A, name, None))
     if not _is_transform(cls):
         if name in registered:
-            raise ConfigError(f"{field}: {name} is no step: a style transfer goes in dataset.style")
+            raise ConfigError(
+                f"{field}: {name} is not a transform: a style transfer goes in dataset.style"
+            )
         theirs = [n for n in dir(A) if inspect.isclass(getattr(A, n)) and n[0].isupper()]
         hint = did_you_mean(name, [*registered, *theirs])
         raise ConfigError(

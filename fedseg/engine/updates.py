@@ -75,7 +75,7 @@ def _check_payload(result: ClientResult, name: str, value: Any) -> str | None:
     """Why a payload is refused before its tensor is looked at; rows without weight become 0."""
     if name not in result.declared or name in result.update.vectors:
         known = ", ".join(result.declared) or "none"
-        return f"{name} is no declared payload; declared: {known}"
+        return f"{name} is not a declared payload; declared: {known}"
     weighting = result.declared[name].weighting
     if weighting not in ("rows", "samples", "uniform", *result.update.weights):
         return f"{name} is weighted by {weighting!r}, which Update.weights lacks"

@@ -444,15 +444,15 @@ class FederatedValLoop(BaseLoop):
         self.missing = [name for name, test in built.items() if test is None]
         for name in self.missing:
             runner.logger.warning(
-                f"{self.kind}_dataloader.{name}: its data are not there, so it is left out "
-                "(it is optional)"
+                f"skipping optional test set {name!r}: no data found in "
+                f"{dataloader[name]['dataset'].get('data_root')}"
             )
         self.sets = [test for test in built.values() if test is not None]
         for test in self.sets:
             if test.held_out:
                 test.hold_out(runner.held_out)
         if not self.sets:
-            raise ConfigError(f"{self.kind}_dataloader: the data of no domain are there")
+            raise ConfigError(f"{self.kind}_dataloader: no domain has data")
         tuning = fine_tune_steps, fine_tune_lr
         self.domains = DomainEvaluator(runner, self.sets, views, spread, tuning)
         for test in self.sets if spread else ():

@@ -95,8 +95,8 @@ class EvaluationSet(ABC):
             metric.dataset_meta = getattr(self.dataset, "metainfo", None)
             if isinstance(metric, CountingMetric) and len(metric.classes) == 1:
                 raise ConfigError(
-                    f"{field}.dataset: has the single class {metric.classes[0]!r}, about which "
-                    f"every model is right: {type(metric).__name__} needs at least two"
+                    f"{field}.dataset: has the single class {metric.classes[0]!r}, which every "
+                    f"model predicts correctly: {type(metric).__name__} needs at least two"
                 )
         self.domains: list[str] | None = domains_of(self.dataset)
         self.held_out, self.clients = held_out, {}

@@ -64,8 +64,8 @@ def export(predictor: Predictor, kind: str, out: Path, size: tuple[int, int] | N
     task = predictor.model()
     if task.batch_statistics:
         raise ConfigError(
-            "domain: is missing: BatchNorm's statistics stay with the clients of this run: say "
-            f"whose, such as {next(iter(runner.domain_clients), 'a client')}"
+            "domain: is missing: BatchNorm's statistics stay with the clients of this run: "
+            f"choose a domain or client, such as {next(iter(runner.domain_clients), 'a client')}"
         )
     others = {step["type"] for step in predictor.pipeline.steps} - RESIZES
     if predictor.maps and others:
@@ -201,7 +201,7 @@ def _photograph(
             for s in ((64, 96), (96, 64))
         ]
         if made[0][0].shape != made[1][0].shape:
-            raise ConfigError("size: is missing: say HEIGHTxWIDTH of the photographs")
+            raise ConfigError("size: is missing: give HEIGHTxWIDTH of the photographs")
         size = made[0][1].shape if made[0][1].shape == made[1][1].shape else made[0][0].shape[:2]
     size = size or (224, 224)
     if image is None:
@@ -284,4 +284,6 @@ def _resize_step(step: Mapping[str, Any]) -> dict[str, Any] | None:
     if step["type"] == "Resize" and step.keys() <= {"type", "height", "width", "interpolation"}:
         name = kinds[step.get("interpolation", 1)]
         return {**made, "scale": (step["width"], step["height"]), "interpolation": name}
-    raise ConfigError(f"test_dataloader: {step['type']} of the pipeline has no like in mmseg")
+    raise ConfigError(
+        f"test_dataloader: {step['type']} of the pipeline has no counterpart in mmseg"
+    )

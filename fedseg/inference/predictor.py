@@ -270,11 +270,13 @@ def _predictor(
     loaders = runner.cfg.test_dataloader or {}
     usual = [one for one in loaders.values() if one and one.get("type") != "CorruptedData"]
     if not usual:
-        raise ConfigError(f"{folder}: test_dataloader: has no test images to prepare others like")
+        raise ConfigError(
+            f"{folder}: test_dataloader: is missing, so it is not known how to preprocess images"
+        )
     kind = find_class(DATASETS, usual[0]["dataset"], "test_dataloader")
     layers = runner.batchnorm.layers if runner.batchnorm is not None else ()
     if statistics == "batch" and not layers:
-        raise ConfigError("statistics: this run has the same for everybody: leave 'batch' out")
+        raise ConfigError("statistics: this run averages BatchNorm's statistics: leave 'batch' out")
     loader = usual[0].to_dict()
     classes = _classes(kind, loader, folder, runner.cfg.model.get("num_classes"))
     return Predictor(runner, classes, loader, kind, domain, statistics)

@@ -40,7 +40,7 @@ def share(run: Path, out: Path, license: str = "other", upload: str | None = Non
         upload: a repository ``USER/NAME`` of the hub; needs huggingface_hub and its token.
     """
     if not LICENSE.fullmatch(license):
-        raise ConfigError(f"license: {license!r} is no identifier, such as apache-2.0")
+        raise ConfigError(f"license: {license!r} is not an identifier, such as apache-2.0")
     files = read_run(run)
     if files.results is None:
         raise DataError(f"{run}: the run is not finished: fedseg train --resume continues it")
@@ -184,7 +184,7 @@ def _extract(path: Path, folder: Path) -> None:
             if sorted(names) != sorted([*TEXTS, *weights]) or len(weights) != 1:
                 other = sorted({*names} ^ {*TEXTS, *weights})
                 raise DataError(
-                    f"{path}: is no archive of fedseg share: it has other or missing files "
+                    f"{path}: is not an archive of fedseg share: it has other or missing files "
                     f"({', '.join(map(repr, other[:5])) or 'names that occur twice'})"
                 )
             for entry in entries:
@@ -221,7 +221,7 @@ def verify(path: Path, out: Path | None = None) -> Mapping[str, Any]:
     with opened(path) as (folder, run, round_):
         if out is not None:
             if out.exists() and (not out.is_dir() or any(out.iterdir())):
-                raise DataError(f"{out}: is there: name a new or empty folder")
+                raise DataError(f"{out}: exists: name a new or empty folder")
             for file in folder.rglob("*"):
                 if file.is_file():
                     with atomic_writer(out / file.relative_to(folder), "wb") as target:

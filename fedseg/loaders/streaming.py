@@ -179,7 +179,8 @@ def build_collate(config: Mapping | None) -> Callable:
     function = FUNCTIONS.get(name) if isinstance(name, str) else name
     if not callable(function):
         raise ConfigError(
-            f"collate_fn: {config!r} is no function of the registry FUNCTIONS: register your own "
+            f"collate_fn: {config!r} is not a function of the registry FUNCTIONS: register "
+            f"your own "
             "there, in a module of custom_imports"
         )
     return functools.partial(function, **options) if options else function

@@ -311,7 +311,7 @@ def _value_and_gradient(
         )
     if lowest < 0:
         raise DataError(
-            f"data_samples: label {lowest} is no class and not the loss's ignore_index, which is "
+            f"data_samples: label {lowest} is neither a class nor the loss's ignore_index "
             f"{module.ignore_index}: correct the data set's labels, or model.loss.ignore_index"
         )
     num_valid = int(np.count_nonzero(valid.numpy()))

@@ -120,7 +120,7 @@ class WeightsFile:
                 content = torch.load(self.path, map_location="cpu", weights_only=True)
         except Exception as error:
             raise ConfigError(
-                f"model.weights: {self.path} is no file of plain weights: if you trust it, save "
+                f"model.weights: {self.path} is not a file of plain weights: if you trust it, save "
                 "the part that is a state dict, as torch.save(torch.load(path, "
                 "weights_only=False)['state_dict'], new_path) does of MMEngine's checkpoints"
             ) from (None if isinstance(error, MemoryError) else error)  # asked by its pickle

@@ -168,7 +168,7 @@ class RayExecutor(Executor):
         lost = HOP + w.numel() * w.element_size() / BANDWIDTH
         self._run.logger.info(
             f"executor: a client takes {seconds:.2g} s, of which {self.num_workers} workers would "
-            f"save {saved:.2g} s and cost {lost:.2g} s: training goes on "
+            f"save {saved:.2g} s and cost {lost:.2g} s: training continues "
             f"{'on workers' if saved > lost else 'in this process'}"
         )
         return saved > lost

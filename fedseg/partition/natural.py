@@ -98,7 +98,7 @@ class FixedPartition:
         of = self.images
         if of is not None and getattr(dataset, "split_checksum", None) not in (None, of):
             raise DataError(
-                f"{self.where}: was made of other images than the data set's, by the note beside "
+                f"{self.where}: was made from other images than the data set's, by the note beside "
                 "it: make it again for these"
             )
         clients = check_clients(self.clients, len(dataset), self.where)

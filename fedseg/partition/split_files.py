@@ -189,7 +189,7 @@ def split_paths(folder: str | Path) -> list[Path]:
     folder = Path(folder)
     if (unfinished := folder.parent / UNFINISHED).exists():
         raise DataError(
-            f"{folder}: is half written ({unfinished} says so): run fedseg prepare again as before"
+            f"{folder}: is incomplete ({unfinished} exists): repeat the fedseg prepare command"
         )
     if not folder.is_dir():
         raise DataError(f"{folder}: the split folder does not exist: write it with fedseg prepare")

@@ -263,7 +263,7 @@ def _notes(sides: Sequence[Side], foreign: Sequence[set[str]]) -> Iterator[str]:
             yield f"{labels} have different test images in {domain}: no difference is shown."
         if sides[0].seeds and side.seeds and sides[0].seeds != side.seeds:
             listed = " and ".join(", ".join(map(str, of.seeds)) for of in (sides[0], side))
-            yield f"{labels} have different seeds ({listed}): chance differs too."
+            yield f"{labels} have different seeds ({listed}): random draws differ, too."
         one, other = sides[0].first.results, side.first.results
         if one is not None and other is not None:
             yield from (f"{labels} {text}" for text in _differences(one, other))
@@ -273,11 +273,11 @@ def _differences(one: Results, other: Results) -> Iterator[str]:
     if same_images(one.train, other.train) is False:
         yield "were trained on different images."
     elif one.train.partition_sha256 != other.train.partition_sha256:
-        yield "have different splits: other clients hold the training images."
+        yield "have different splits: the training images are divided differently."
     for domain in sorted(one.tests.keys() & other.tests.keys()):
         if one.tests[domain].steps != other.tests[domain].steps:
             yield f"preprocess the test images of {domain} differently."
     if differs := [name for name in MACHINE if getattr(one, name) != getattr(other, name)]:
         yield (
-            f"have different {' and '.join(differs)}: even equal configs need not give equal bits."
+            f"have different {' and '.join(differs)}: results may differ even for equal configs."
         )

@@ -453,8 +453,8 @@ def check_classes(cfg: Config, dataset: Any, field: str = "train_dataloader.data
             )
         if number == 1:
             raise ConfigError(
-                f"{name}.num_classes: is 1, and every model is right about a single class: give "
-                f"{field} at least two"
+                f"{name}.num_classes: is 1, and every model predicts a single class correctly: "
+                f"give {field} at least two"
             )
         part, name = part.get(inner), f"{name}.{inner}"
         if not isinstance(part, Mapping):

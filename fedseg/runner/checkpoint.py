@@ -161,7 +161,7 @@ def load_checkpoint(path: str | Path) -> dict[str, Any]:
             f"({type(error).__name__}): it is truncated, damaged, or something else"
         ) from (None if isinstance(error, MemoryError) else error)
     if not isinstance(payload, dict) or "state_dict" not in payload:
-        raise DataError(f"{path}: is no fedseg checkpoint, it has no 'state_dict'")
+        raise DataError(f"{path}: is not a fedseg checkpoint, it has no 'state_dict'")
     if own != digest:
         raise DataError(f"{path}: is damaged or was changed, its checksum does not match")
     read_model(Facts, {k: v for k, v in payload.items() if k in Facts.model_fields}, path)
@@ -241,7 +241,7 @@ def latest_checkpoint(
     if errors:
         raise DataError(
             f"{errors[0]}; no older checkpoint in {folder} can be resumed either: without --resume "
-            "the run starts anew, and what is there is moved aside"
+            "the run starts anew, and the existing files are moved aside"
         )
     return None
 
@@ -270,10 +270,10 @@ def good_checkpoint_message(folder: Path, history: list[dict[str, Any]]) -> str:
     if good is None:
         return f"No checkpoint is known to be good; the newest is {newest}"
     if good == found[-1]:
-        return f"--resume goes on from the newest checkpoint, {newest}, which is good"
+        return f"--resume continues from the newest checkpoint, {newest}, which is good"
     return (
-        f"The newest checkpoint, {newest}, is not known to be good: --resume goes on from it. The "
-        f"last good one is {good[1]} (round {good[0]}): delete the newer ones to go on from it"
+        f"The newest checkpoint, {newest}, is not known to be good: --resume continues from it. "
+        f"The last good one is {good[1]} (round {good[0]}): delete newer ones to continue from it"
     )
 
 

@@ -159,8 +159,9 @@ def _add_clients(config: Config) -> None:
     like = [test for test in entries if (test.get("dataset") or {}).get("type") == kind]
     if not like or tests.get("clients") is not None:
         raise ConfigError(
-            "train_dataloader.partition.holdout: nothing says how to prepare the clients' test "
-            "images: add an entry to val_dataloader with held_out=True and the training data set"
+            "train_dataloader.partition.holdout: it is not known how to preprocess the clients' "
+            "test images: add an entry to val_dataloader with held_out=True and the training "
+            "data set"
         )
     prepared = {k: v for k, v in dataset.items() if k not in PREPARATION}
     prepared |= {k: v for k, v in like[0]["dataset"].items() if k in PREPARATION}
@@ -179,7 +180,7 @@ def _check_keys(config: Config) -> None:
     for key in [key for key in config if key not in KEYS]:
         hint = did_you_mean(key, KEYS)
         if hint or (isinstance(config[key], Mapping) and "type" in config[key]):
-            mistakes.add(f"{where}: unknown key {key!r}{hint}; nothing would read it")
+            mistakes.add(f"{where}: unknown key {key!r}{hint}; no component reads it")
     for key in [key for key in REQUIRED_KEYS if config.get(key) is None]:
         mistakes.add(f"{where}: {key} is missing")
     for key in [key for key in KEYS if config.get(key) == ""]:
@@ -262,7 +263,7 @@ def _check_names(config: Config) -> None:
     """Raise ConfigError for a name that no file can have, or a domain without one."""
     name = config.get("experiment_name") or "run"
     if re.search(r"[\0/\\]|^\.+$", name) or len(os.fsencode(name)) > LONGEST_NAME:
-        raise ConfigError(f"experiment_name: is no name for a file: {shown(name, 80)}")
+        raise ConfigError(f"experiment_name: is not a valid file name: {shown(name, 80)}")
     for field in ("val_dataloader", "test_dataloader"):
         tests = config.get(field) or {}
         for name in tests:

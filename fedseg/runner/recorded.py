@@ -125,7 +125,7 @@ def evaluated(
     for key in ("val_dataloader", "test_dataloader"):
         for domain in kept.get(key) or {}:
             if not DOMAIN.fullmatch(domain):
-                raise ConfigError(f"{key}: {domain!r} is no name of a domain")
+                raise ConfigError(f"{key}: {domain!r} is not a domain")
     kept["work_dir"] = str(work_dir)
     kept.setdefault("train_dataloader", {})  # a runner asks for it
     kept["experiment_name"] = printable(str(config.get("experiment_name", "run")))
@@ -196,8 +196,8 @@ def _check(value: Any, field: str, allowed: Collection[str]) -> None:
         kind = value.get("type", "")
         if kind and not (isinstance(kind, str) and (kind in allowed or is_foreign_transform(kind))):
             raise ConfigError(
-                f"{field}.type: {kind!r} is no name of the suite: --trust MODULE allows those that "
-                "a module of yours registers, --config FILE runs a config of yours"
+                f"{field}.type: {kind!r} is not a name of the suite: --trust MODULE allows those "
+                "that a module of yours registers, --config FILE runs a config of yours"
             )
         for key, inner in value.items():
             _check(inner, f"{field}.{key}", allowed)

@@ -173,7 +173,7 @@ def _check(run: Any, path: Path, payload: dict[str, Any]) -> None:
             continue
         if name not in run.stores:
             raise ConfigError(
-                f"--resume: {path} has the clients' {name!r}, which this config has no use for; "
+                f"--resume: {path} has the clients' {name!r}, which this config does not use; "
                 "use the run's own config, or another --work-dir"
             )
         run.stores[name].verify(index)

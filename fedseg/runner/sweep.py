@@ -93,7 +93,7 @@ def plan_sweep(
                 )
             folder = root / name / f"seed{seed}"
             if folder in jobs:
-                raise ConfigError(f"sweep: {folder} is asked for twice; name it once")
+                raise ConfigError(f"sweep: {folder} is listed twice; name it once")
             jobs[folder] = _look_up(replace(job, work_dir=folder))
     mistakes.tell()
     return list(jobs.values())
@@ -129,7 +129,7 @@ def _look_up(job: Job) -> Job:
         fix = "remove it to run it again"
         made = read_json(results, fix)
         if not isinstance(made, dict) or "config_sha256" not in made:
-            raise DataError(f"{results}: is no fedseg result: {fix}")
+            raise DataError(f"{results}: is not a fedseg result: {fix}")
         if made["config_sha256"] != config_digest(config):
             raise ConfigError(
                 f"{results}: is of another config; give another --work-dir, or remove the folder"

@@ -178,7 +178,7 @@ def _check_history(results: Results, history: list[dict[str, Any]], path: Path) 
             f"{path}: has {len(history)} rounds, {FILE_NAME} {results.completed_rounds}: {fix}"
         )
     if results.history_sha256 not in (None, digest(timeless(history))):
-        raise DataError(f"{path}: is not the history that {FILE_NAME} was made of: {fix}")
+        raise DataError(f"{path}: is not the history that {FILE_NAME} was made from: {fix}")
 
 
 # ---------------------------------------------------------------- many runs

@@ -24,11 +24,11 @@ def write_new(kind: str, name: str, folder: Path) -> list[Path]:
     if kind not in KINDS:
         raise ConfigError(f"new: unknown {kind!r}{did_you_mean(kind, KINDS)}: {', '.join(KINDS)}")
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
-        raise ConfigError(f"new: {name!r} is no name of a module: use small letters, digits and _")
+        raise ConfigError(f"new: {name!r} is not a module name: use small letters, digits and _")
     if find_spec(name) is not None:
         raise ConfigError(f"new: {name!r} is an installed module: take another name")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ConfigError(f"{folder}: is there: name a new or empty folder with --out")
+        raise ConfigError(f"{folder}: exists: name a new or empty folder with --out")
     title, paths = "".join(part.title() for part in name.split("_")), []
     templates = Environment(loader=FileSystemLoader(HERE), keep_trailing_newline=True)
     for file in sorted((HERE / kind).rglob("*.jinja")):

@@ -58,7 +58,7 @@ def test_run_again_it_verifies(tmp_path, images, prepare):
     before = snapshot(root)
     for again in ((), ("--source", source)):
         out = prepare("cifar", *arguments, *again)
-        assert "is prepared already, verified" in out and "is there already, the same" in out
+        assert "is prepared already, verified" in out and "already exists, unchanged" in out
         assert "written" not in out and snapshot(root) == before
 
 

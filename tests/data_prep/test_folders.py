@@ -166,7 +166,7 @@ def damage(root: Path, what: str) -> None:
         ("", ["--clients", "20"], r"partition\.num_clients: 20 clients"),
         ("", ["--ids", "gta5"], r"--classes: are Cityscapes' with --ids"),
         ("", ["--test", "0.1", "0.2"], r"--test: one share, above 0"),
-        ("", ["--test", "0.1.2"], r"--test: '0\.1\.2' is no share, no domain"),
+        ("", ["--test", "0.1.2"], r"--test: '0\.1\.2' is not a share, a domain"),
         ("", ["--ids", "gta"], r"--ids: must be 'cityscapes'"),
     ],
 )

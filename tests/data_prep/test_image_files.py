@@ -286,7 +286,7 @@ def test_faulty_image_folders(tmp_path, images):
     file = file.rename(file.with_suffix(".PNG"))
     assert len(read_images(CIFAR10, root).parts["train"].labels) == 40
     (file.parent / "more.jpg").write_bytes(whole)
-    refused(CIFAR10, root, r"cat/more\.jpg: is no PNG image: convert it")
+    refused(CIFAR10, root, r"cat/more\.jpg: is not a PNG image: convert it")
     (file.parent / "more.jpg").unlink()
     for file in (root / "test" / "frog").iterdir():
         file.unlink()

@@ -51,7 +51,7 @@ def test_the_same_split_is_left_and_another_refused(tmp_path, dataset, capsys):
     before = file.read_bytes()
     capsys.readouterr()
     assert save(tmp_path, one, dataset)[1] == file
-    assert capsys.readouterr().out == f"{file}: is there already, the same\n"
+    assert capsys.readouterr().out == f"{file}: already exists, unchanged\n"
     assert file.read_bytes() == before
     file.write_text('{"0": [1]}')
     with pytest.raises(DataError, match="--overwrite"):

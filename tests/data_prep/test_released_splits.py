@@ -98,7 +98,7 @@ def test_the_clients_are_the_files(released, prepare):
         and len(note["test"]["left_out"]) == 1
     )
     before = snapshot(released.root)
-    assert "is there already, the same" in prepare(*released.arguments())
+    assert "already exists, unchanged" in prepare(*released.arguments())
     assert snapshot(released.root) == before
 
 

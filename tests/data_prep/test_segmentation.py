@@ -225,7 +225,7 @@ def test_an_interrupted_replacement_is_not_read_until_it_is_repeated(
     assert after["train/clients.json"] != before["train/clients.json"]
     assert after["test/clients.json"] == before["test/clients.json"]  # of other clients
     for part in ("train", "test"):
-        with pytest.raises(DataError, match=f"{part}: is half written .*prepare again"):
+        with pytest.raises(DataError, match=f"{part}: is incomplete .*repeat the fedseg prepare"):
             IDDADataset(str(tmp_path), f"splits/uniform/bus/{part}")
     prepare(*base, *which)  # nothing is there that asks for --overwrite
     assert snapshot(folder) == before
@@ -247,7 +247,7 @@ def test_the_same_published_files_are_not_copied_again(tmp_path, rendered, prepa
     with monkeypatch.context() as patch:
         patch.setattr("shutil.copyfile", copy)
         assert "make room" in prepare.fails(*arguments, "--overwrite")
-    with pytest.raises(DataError, match="train: is half written"):
+    with pytest.raises(DataError, match="train: is incomplete"):
         read_split(tmp_path / "splits" / "uniform" / "bus" / "train")
     prepare(*arguments)
     assert list(read_split(tmp_path / "splits" / "uniform" / "bus" / "train").users) == ["b"]

@@ -160,7 +160,7 @@ def test_label_of_numpy(tmp_path: Path, kind: str) -> None:
         (RAMP.astype(int) - 1, "has the label id -1,"),
         (RAMP[0], "one channel"),
         (np.zeros((0, 4), int), "one channel"),
-        (np.array([[None]]), "no array of numbers"),
+        (np.array([[None]]), "not an array of numbers"),
     ],
 )
 def test_array_that_is_no_label(tmp_path: Path, array: np.ndarray, message: str) -> None:
@@ -168,7 +168,7 @@ def test_array_that_is_no_label(tmp_path: Path, array: np.ndarray, message: str)
     with pytest.raises(DataError, match=rf"a\.npy: .*{message}"):
         read_label(str(tmp_path / "a.npy"))
     (tmp_path / "a.npy").write_bytes((tmp_path / "a.npy").read_bytes()[:-1])
-    with pytest.raises(DataError, match=r"a\.npy: is no array"):
+    with pytest.raises(DataError, match=r"a\.npy: is not an array"):
         read_label(str(tmp_path / "a.npy"))
 
 

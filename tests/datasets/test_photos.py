@@ -79,5 +79,5 @@ def test_classes_are_those_of_training(root):
         if (root / "val" / "n01").exists():
             (root / "val" / "n01").rmdir()
     (root / "val" / "n00").mkdir()
-    with pytest.raises(DataError, match=r"n00: is no class of .*train"):
+    with pytest.raises(DataError, match=r"n00: is not a class of .*train"):
         ImageFolderDataset(root, "val", num_classes=3)

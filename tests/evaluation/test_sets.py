@@ -182,7 +182,7 @@ def test_missing_optional_data_are_left_out_with_a_warning(tmp_path, root):
     assert runner.val_loop.missing == ["corrupted"]
     assert set(toyseg.history(config)[0]["metrics"]) == {"test/accuracy"}
     log = next(Path(config["work_dir"]).rglob("*.log")).read_text()
-    assert "val_dataloader.corrupted: its data are not there, so it is left out" in log
+    assert "skipping optional test set 'corrupted': no data found in" in log
     results = json.loads((Path(config["work_dir"]) / "results.json").read_text())
     assert set(results["final"]) == {"test"} and "test:corrupted" not in results["data"]
 
@@ -288,7 +288,7 @@ def test_metrics_of_one_name_and_two_values(root):
 
 def test_no_set_at_all(tmp_path, root):
     gone = {"_delete_": True, "test": resident(tmp_path / "nowhere", optional=True)}
-    with pytest.raises(ConfigError, match="val_dataloader: the data of no domain are there"):
+    with pytest.raises(ConfigError, match="val_dataloader: no domain has data"):
         built(tmp_path, root, val_dataloader=gone)
 
 

@@ -398,5 +398,5 @@ def test_images_that_are_cut_during_a_run_are_named_before_they_are_read(tmp_pat
     for split, call in calls.items():
         path = tmp_path / "data" / f"{split}_images.npy"
         os.truncate(path, path.stat().st_size // 2)
-        with pytest.raises(DataError, match=rf"{split}_images\.npy: was cut during the run"):
+        with pytest.raises(DataError, match=rf"{split}_images\.npy: was truncated during the run"):
             call()

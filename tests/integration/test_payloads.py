@@ -127,7 +127,7 @@ def test_workers_and_a_resumed_run_have_the_same_bits(tmp_path, monkeypatch, blo
         ("shape", r"means has shape \(9,\), expected \(3, 3\)"),
         ("weights", "weight that is negative"),
         ("nan", "means is not finite"),
-        ("undeclared", "others is no declared payload; declared: means, norm"),
+        ("undeclared", "others is not a declared payload; declared: means, norm"),
         ("no weights", r"means must be \(rows, weights\)"),
     ],
 )

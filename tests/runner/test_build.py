@@ -123,7 +123,7 @@ def test_a_test_set_of_other_classes_is_told_before_training(tmp_path):
         made.build_federation()
         return made
 
-    told = r"val/horse: is no class of .*train"
+    told = r"val/horse: is not a class of .*train"
     with pytest.raises(DataError, match=told):
         runner()
     (tmp_path / "val" / "horse").rename(tmp_path / "val" / "dog")

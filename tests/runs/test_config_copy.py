@@ -39,5 +39,5 @@ def test_items_that_no_run_writes_are_the_files_fault(tmp_path, value):
 @pytest.mark.parametrize("checksum", [None, "0" * 64])
 def test_a_pipe_is_refused_and_not_waited_for(tmp_path, checksum):
     os.mkfifo(tmp_path / CONFIG_FILE)
-    with pytest.raises(DataError, match=r"config\.json: .*no regular file"):
+    with pytest.raises(DataError, match=r"config\.json: .*not a regular file"):
         recorded_config(tmp_path, checksum)
