@@ -111,7 +111,7 @@ def test_a_second_run_changes_nothing_and_another_split_is_refused(voc, prepare)
 def test_clients_and_test_sets(voc, prepare, options, clients, tests):
     (voc / "val.txt").write_text("a_1\nb_3\n")
     if tests is None:
-        assert "'*/b_[0]' is no share" in prepare.fails("segmentation", voc, *VOC, *options)
+        assert "'*/b_[0]' is not a share" in prepare.fails("segmentation", voc, *VOC, *options)
         return
     prepare("segmentation", voc, *VOC, *options)
     train, test = (read_split(voc / "splits" / part).users for part in ("train", "test"))
