@@ -151,7 +151,7 @@ def damage(root: Path, what: str) -> None:
         ("empty", [], r"a_0\.jpg: the file is empty"),
         ("id", [], r"a_0\.png: has label ids \[7\], which no class has"),
         ("size", [], r"a_0\.png: is \(40, 32\), its image \(32, 40\)"),
-        ("jpeg", [], r"a_0\.png: a label map cannot be JPEG"),
+        ("jpeg", [], r"a_0\.png: a label map must not be JPEG"),
         ("twice", [], r"labels\.txt: must name 1 to 255 classes.* cat twice"),
         ("binary", [], r"labels\.txt: cannot be read as text"),
         ("link", [], r"a_0\.jpg: leaves .* through a symbolic link"),
