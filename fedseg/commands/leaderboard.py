@@ -51,9 +51,10 @@ def verify_run() -> int:
         prog=f"{Path(sys.argv[0]).name} verify",
         description="Recompute the metrics of a run from its newest checkpoint and its history. "
         "Exits with code 1 and names the metrics that differ from results.json. On the machine of "
-        "the run they must be equal to the last bit, elsewhere within 0.05 percentage points. The "
-        "run may come from anyone: nothing that it holds is executed, and of its recorded config "
-        "only classes of the suite are built.",
+        "the run they must be equal to the last bit, elsewhere within 0.05 percentage points. "
+        "Writes verified.json into the run's folder if they are. The run may come from anyone: "
+        "nothing that it holds is executed, and of its recorded config only classes of the suite "
+        "are built.",
     )
     parser.add_argument("run", type=cli.run_path, metavar="RUN", help="work dir of the run")
     text = "a config of your own, a program (default: what the run recorded, as data)"
@@ -72,6 +73,7 @@ def verify_run() -> int:
     if outcome.unchecked:
         names = ", ".join(outcome.unchecked)
         cli.say(f"{folder}: without the training images, data.train has unchecked: {names}")
+    outcome.write()
     if outcome.passed:
         cli.say(f"{folder}: all {outcome.compared} values are as recorded, {tolerance}")
         return 0

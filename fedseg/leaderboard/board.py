@@ -24,16 +24,18 @@ from fedseg.leaderboard.rows import (
     present_columns,
     published_rows,
     rank_rows,
+    reproduced_rows,
     run_row,
     value_of,
     with_options,
 )
-from fedseg.metric_names import Metric, main_metric
+from fedseg.metric_names import MAIN_METRICS, Metric, flatten, main_metric
 from fedseg.runs.run_files import FoundRun
 from fedseg.runs.schema import FILE_NAME, Results
 from fedseg.runs.tables import experiment_key, group_seeds
 
 RESULTS = attrgetter("results")
+WORST = tuple(f"{metric}_worst10" for metric in MAIN_METRICS)
 OWN_NOTE = (
     "runs with the same clients, test images, network, participation and rounds are ranked only "
     "against each other; no published results exist"
@@ -59,7 +61,7 @@ class Table:
 
     @property
     def runs(self) -> tuple[Row, ...]:
-        """The rows that are not published ones."""
+        """The rows of the board's own runs."""
         return tuple(row for row in self.rows if row.kind == "run")
 
 
@@ -112,11 +114,13 @@ def build_board(runs: Sequence[FoundRun], messages: Iterable[str] = ()) -> Board
 
 
 def _ranking(benchmark: Benchmark, runs: Sequence[FoundRun]) -> Table:
+    if spread := _spread_columns(runs):
+        benchmark = replace(benchmark, further=(*benchmark.further, *spread))
     columns, all_columns = benchmark.columns, (*benchmark.columns, *benchmark.further)
     rows = [run_row(group, all_columns, benchmark) for group in group_seeds(runs, RESULTS)]
     rows = with_options(rows, {run.id: run.results for run in runs})
     published, others = published_rows(benchmark)
-    rows = rank_rows([*rows, *published], columns)
+    rows = rank_rows([*rows, *reproduced_rows(benchmark, runs), *published], columns)
     further = present_columns(benchmark.further, (*rows, *others))
     columns = (columns[0], *present_columns(columns[1:], (*rows, *others)))
     more = {"further_columns": further, "further_rows": order_rows(others, columns[0])}
@@ -197,7 +201,8 @@ def _own_tables(
     titles = {facts["class"]: facts["title"] for facts in DATASETS.values()}
     for (synthetic, dataset), alike in sorted(tables.items(), key=lambda item: item[0]):
         columns = _own_columns([run for some in alike.values() for run in some])
-        rows, shown = [], (*columns, *FURTHER_COLUMNS)
+        further = (*FURTHER_COLUMNS, *_spread_columns(runs))
+        rows, shown = [], (*columns, *further)
         for reasons, some in alike.items():
             for group in group_seeds(some, RESULTS):
                 first = group[0].id
@@ -205,10 +210,20 @@ def _own_tables(
                 about = {"reasons": reasons, "ranks": tuple(ranks[first]), "closest": closest}
                 rows.append(replace(run_row(group, shown, None), **about))
         rows = with_options(rows, {run.id: run.results for run in runs})
-        further = present_columns(FURTHER_COLUMNS, rows)
+        further = present_columns(further, rows)
         rows = order_rows(rows, columns[0]) if columns else tuple(rows)
         title = f"{titles.get(dataset, dataset)}{', rendered images' * synthetic}"
         yield Table(title, columns, rows, synthetic=synthetic, further_columns=further)
+
+
+def _spread_columns(runs: Iterable[FoundRun]) -> tuple[Column, ...]:
+    """What the worst tenth of clients or domains reach, where runs have evaluated them."""
+    names = dict.fromkeys(name for run in runs for name in flatten(run.results.final))
+    return tuple(
+        Column(name, f"{metric.domain}, worst 10 %", name, "final", (None, name))
+        for name, metric in zip(names, map(Metric.parse, names), strict=True)
+        if metric.metric in WORST
+    )
 
 
 def _own_key(results: Results) -> str:

@@ -73,7 +73,8 @@ def text_table(table: Table, further: bool = False, why: bool = False) -> TextTa
         line.append(", ".join(map(str, row.seeds)) or "published")
         if table.ranked:
             line = [str(row.cells[table.columns[0].key].rank or ""), *line, traffic(row)]
-        lines.append((*line, row.source, *(["; ".join(row.reasons)] if why else [])))
+        source = f"{row.source}{', reproduced here' * row.reproduced}"
+        lines.append((*line, source, *(["; ".join(row.reasons)] if why else [])))
         bold += [(place, n) for n, cell in zip(values, cells, strict=True) if cell.rank == 1]
     return TextTable(
         title=table.title if table.ranked else f"Not comparable: {table.title}",
@@ -209,4 +210,5 @@ def _run(run: FoundRun) -> dict[str, Any]:
     config = run.results.model_dump(exclude={"versions", "extras", "config", "parameters"})
     apart = {name: config.pop(name) for name in ("last_rounds", "final", "curves")}
     about = {"folder": printable(str(run.folder)), "synthetic": run.results.synthetic}
+    about["verified"] = run.verified and run.verified.model_dump()
     return {**about, **apart, "config": config}

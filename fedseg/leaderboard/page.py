@@ -150,7 +150,8 @@ def _row(
     """A row for the template; traffic is relative to FedAvg's in a benchmark's table."""
     method, sent, text = row.method, row.bytes, traffic(row)
     if table.ranked and sent is not None:
-        sent /= fedavg_bytes(board.runs[row.runs[0]].results, table.benchmark)
+        first = board.runs[row.runs[0]].results.model if row.runs else table.benchmark.setting
+        sent /= fedavg_bytes(first.parameters, table.benchmark)
         text += f" ({sent:.3g} {TIMES})"
     elif table.ranked and (sent := costs.get((row.paper, method.label))) is not None:
         text = f"{sent:.3g} {TIMES}"
@@ -160,7 +161,7 @@ def _row(
         "kind": row.kind,
         "label": method.label,
         "source": f"{row.paper}, {', '.join((row.table, *row.also))}" if row.paper else row.name,
-        "configs": [(runs[id_]["seed"], runs[id_]["config"]) for id_ in row.runs if runs.get(id_)],
+        "details": [runs[id_] for id_ in row.runs if runs.get(id_)],
         "axes": {
             "algorithm": method.algorithm_name.split(" + ")[0],
             "averaging": name_of(method.averaging or "none"),
@@ -218,7 +219,7 @@ def _make_unique(entries: Iterable[dict[str, Any]], name: str) -> None:
 
 def _chart_data(table: Mapping[str, Any]) -> dict[str, Any]:
     """A table for the charts; beside the curvature, the gap between domains is of interest."""
-    fields = ("key", "kind", "label", "source", "mark", "runs", "traffic", "year")
+    fields = ("key", "kind", "label", "source", "paper", "mark", "runs", "traffic", "year")
     sharpness = [c for c in table["further_columns"] if c.statistic == "curvature"]
     rows = []
     for row in table["rows"]:

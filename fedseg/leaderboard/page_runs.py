@@ -5,11 +5,13 @@ All of it may come from anyone: what has another form than expected is left out.
 
 import hashlib
 import io
+import os
 import re
 from collections.abc import Iterable, Mapping
 from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from PIL import Image
 
@@ -30,7 +32,7 @@ LARGEST_PICTURE = 40_000_000  # pixels; larger ones are not decoded
 
 
 def run_data(run: FoundRun, folder: Path, messages: list[str]) -> dict[str, Any]:
-    """A run for the charts; copies its predictions and config to ``folder``, adds messages."""
+    """A run for page and charts; copies predictions and config to ``folder``, adds messages."""
     results, curves, final = run.results, run.results.curves, run.results.final
     metrics = {"training loss": curves.loss, **curves.figures}
     metrics |= over_rounds(results, curves.rounds)
@@ -46,7 +48,19 @@ def run_data(run: FoundRun, folder: Path, messages: list[str]) -> dict[str, Any]
         "clients": _clients(run, messages),
         "pictures": _pictures(run, folder / "pictures", messages),
         "config": _config(run, folder / "configs"),
+        "folder": quote(os.path.relpath(run.folder, folder.parent)),
+        "command": train_command(results),
+        "verified": run.verified and run.verified.model_dump(),
     }
+
+
+def train_command(results: Results) -> str:
+    """What trains it again if it was composed of names; overrides are in its config alone."""
+    names = [results.setting, *(results.methods or [])]
+    if not all(isinstance(name, str) and re.fullmatch(r"[\w.+-]+", name) for name in names):
+        return ""
+    chosen = f" --with {' '.join(names[1:])}" if names[1:] else ""
+    return f"fedseg train {names[0]}{chosen} --seed {results.seed}{' --amp' * results.amp}"
 
 
 def _facts(results: Results) -> list[tuple[str, str]]:

@@ -11,7 +11,7 @@ from fedseg.checks import is_number, shown
 from fedseg.config.keys import METHOD, PROTOCOL, select
 from fedseg.leaderboard.benchmarks import Benchmark, Column, records_of
 from fedseg.leaderboard.methods import Method, method_of_record, method_of_results
-from fedseg.leaderboard.reference import Published
+from fedseg.leaderboard.reference import Published, read_json
 from fedseg.metric_names import flatten
 from fedseg.runs.curvature_files import measured_value
 from fedseg.runs.run_files import FoundRun
@@ -47,13 +47,16 @@ class Row:
     reasons: tuple[str, ...] = ()  # why it is not comparable
     ranks: tuple[Rank, ...] = ()  # in benchmarks
     closest: str = ""  # id of the benchmark that the reasons are about
+    command: str = ""  # of a reproduced row, as is reproduced
     year: int | None = None  # of the paper, or in which the newest run was finished
     url: str = ""  # of the paper
 
+    reproduced: bool = False  # of a run that the suite ships
+
     @property
     def kind(self) -> str:
-        """``published`` or ``run``."""
-        return "published" if self.paper else "run"
+        """``published``, ``reproduced`` (by the suite's own runs) or ``run``."""
+        return "published" if self.paper else "reproduced" if self.reproduced else "run"
 
     @property
     def source(self) -> str:
@@ -129,13 +132,13 @@ def value_of(results: Results, column: Column, benchmark: Benchmark | None) -> f
     reached = results.curves.reach(column.metric, benchmark.target)
     if reached is None or column.statistic == "rounds_to_target":
         return reached and float(reached[0])
-    return reached[1] / fedavg_bytes(results, benchmark)
+    return reached[1] / fedavg_bytes(results.model.parameters, benchmark)
 
 
-def fedavg_bytes(results: Results, benchmark: Benchmark) -> int:
+def fedavg_bytes(parameters: int, benchmark: Benchmark) -> int:
     """Traffic of FedAvg's whole run: every parameter, 4 bytes, both ways."""
     setting = benchmark.setting
-    return 8 * results.model.parameters * setting.clients_per_round * setting.rounds
+    return 8 * parameters * setting.clients_per_round * setting.rounds
 
 
 @cache
@@ -182,6 +185,21 @@ def _published_row(
     also = tuple(table for table in tables if table != first.table)
     about = {name: getattr(first, name) for name in ("paper", "table", "title", "year")}
     return Row(method, cells, also=also, url=first.url or "", **about)
+
+
+def reproduced_rows(benchmark: Benchmark, runs: Iterable[FoundRun]) -> list[Row]:
+    """Rows of the runs behind docs/results.md, but for those that are among ``runs``."""
+    known = {run.results.experiment_sha256 for run in runs}
+    rows = []
+    for facts in read_json("reproduced.json")["rows"]:
+        if facts["benchmark"] == benchmark.id and facts["experiment_sha256"] not in known:
+            cells = {c.key: Cell() for c in (*benchmark.columns, *benchmark.further)}
+            cells |= {key: Cell(value, count=1) for key, value in facts["cells"].items()}
+            names = ("name", "bytes", "seconds", "rounds", "year", "command")
+            about = {name: facts[name] for name in names}
+            method, seeds = Method(**facts["method"]), tuple(facts["seeds"])
+            rows.append(Row(method, cells, seeds=seeds, reproduced=True, **about))
+    return rows
 
 
 def present_columns(columns: Iterable[Column], rows: Iterable[Row]) -> tuple[Column, ...]:

@@ -4,7 +4,7 @@ import copy
 import json
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from fedseg.checks import is_number
 from fedseg.cli import printable
 from fedseg.config.layers import naming
 from fedseg.errors import DataError, UserError
-from fedseg.files import digest, own_path, read_json, sha256
+from fedseg.files import digest, own_path, read_json, sha256, write_text
 from fedseg.leaderboard.verify_history import check_rounds
 from fedseg.memory import threads
 from fedseg.metric_names import Metric, flatten, global_name, nest
@@ -30,6 +30,7 @@ from fedseg.runner.testing import evaluate_checkpoint
 from fedseg.runs.config import CONFIG_FILE, config_digest, experiment_digest
 from fedseg.runs.history import HISTORY, History, plain, read_history, summarize, timeless
 from fedseg.runs.results import dataset_facts, environment, package_versions, train_facts
+from fedseg.runs.run_files import VERIFIED
 from fedseg.runs.schema import (
     FILE_NAME,
     OWN_DIGEST,
@@ -75,6 +76,7 @@ class Verification:
     runner: FederatedRunner  # which has evaluated it
     saved: Mapping[str, Any]  # content of the checkpoint
     elsewhere: str  # how the machine differs from that of the run; empty if it does not
+    results_sha256: str | None = None  # the checksum that the results have of themselves
     compared: int = 0  # number of values
     differences: list[Difference] = field(default_factory=list)  # those beyond the tolerance
     unchecked: tuple[str, ...] = ()  # fields that only the training images tell, if not there
@@ -88,6 +90,17 @@ class Verification:
     def passed(self) -> bool:
         """True if everything is as recorded."""
         return not self.differences
+
+    def write(self) -> None:
+        """Leave ``verified.json`` in the run's folder if it passed, and none if it did not."""
+        path = own_path(self.folder, VERIFIED)
+        with suppress(PermissionError):  # a folder that may only be read
+            path.unlink(missing_ok=True)
+            if self.passed and self.results_sha256 is not None:
+                content = {"results_sha256": self.results_sha256, "tolerance": self.tolerance}
+                content["checkpoint"] = self.checkpoint.name
+                content["checkpoint_sha256"] = sha256(self.checkpoint)
+                write_text(path, json.dumps(content, indent=1) + "\n")
 
     def compare(self, recorded: Any, computed: Any, place: str, *source: str) -> None:
         """Compare two nested values; ``source``: of the second, and the file of the first."""
@@ -308,7 +321,8 @@ def _evaluate(
         final |= {global_name(domain): entry for domain, entry in others["domains"].items()}
     for entry in final.values():
         entry.pop("images", None)  # which the test adds
-    outcome = Verification(folder, checkpoint, runner, saved, _elsewhere(runner, results))
+    machine = _elsewhere(runner, results)
+    outcome = Verification(folder, checkpoint, runner, saved, machine, results.results_sha256)
     outcome.compare(results.final, final, "final", "checkpoint")
     figures, metrics = results.curves.figures, flatten(final)
     last = nest({name: column[-1] for name, column in figures.items() if column})

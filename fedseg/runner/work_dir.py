@@ -37,6 +37,7 @@ OUTPUTS = (
     "history.jsonl",
     "results.json",
     "clients.json",
+    "verified.json",
     "checkpoints",
     "state",
     "pictures",

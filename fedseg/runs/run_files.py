@@ -30,6 +30,7 @@ from fedseg.runs.history import (
 from fedseg.runs.schema import FILE_NAME, Results, read_results
 
 CLIENTS = "clients.json"
+VERIFIED = "verified.json"
 ASIDE = "previous"  # where a new run moves an earlier one of its folder
 
 
@@ -184,6 +185,17 @@ def _check_history(results: Results, history: list[dict[str, Any]], path: Path) 
 # ---------------------------------------------------------------- many runs
 
 
+class Verified(BaseModel):
+    """``verified.json``, which ``fedseg leaderboard verify`` leaves in the folder of a run."""
+
+    model_config = STRICT
+
+    results_sha256: str  # of the results that were verified
+    checkpoint: str  # its file
+    checkpoint_sha256: str
+    tolerance: float  # in percentage points; 0: equal to the last bit
+
+
 @dataclass(frozen=True)
 class FoundRun:
     """A finished run."""
@@ -192,6 +204,7 @@ class FoundRun:
     folder: Path  # its work dir
     changed: float  # when its results were written, in seconds since the epoch
     results: Results
+    verified: Verified | None = None  # of these results
 
 
 def read_runs(paths: Iterable[str | Path]) -> tuple[list[FoundRun], list[str]]:
@@ -206,7 +219,9 @@ def read_runs(paths: Iterable[str | Path]) -> tuple[list[FoundRun], list[str]]:
     for file in files.values():
         try:
             results = with_curvature(read_results(file), file.parent, messages)
-            runs.append(FoundRun(f"run{len(runs) + 1}", file.parent, file.stat().st_mtime, results))
+            verified = _read_verified(file.parent, results, messages)
+            about = file.parent, file.stat().st_mtime, results, verified
+            runs.append(FoundRun(f"run{len(runs) + 1}", *about))
             if results.edited:
                 messages.append(f"{file}: {results.edited}")
         except DataError as error:
@@ -216,6 +231,19 @@ def read_runs(paths: Iterable[str | Path]) -> tuple[list[FoundRun], list[str]]:
     elif not runs:
         messages.append("no run could be read")
     return runs, list(dict.fromkeys(messages))
+
+
+def _read_verified(folder: Path, results: Results, messages: list[str]) -> Verified | None:
+    """What ``verify`` has written of these results; None if nothing, or of others."""
+    path = folder / VERIFIED
+    if not os.path.lexists(path):
+        return None
+    try:
+        verified = read_model(Verified, read_json(own_path(folder, VERIFIED)), path)
+    except DataError as error:
+        messages.append(str(error))
+        return None
+    return verified if verified.results_sha256 == results.results_sha256 else None
 
 
 def _find(path: Path, messages: list[str]) -> Iterator[Path]:

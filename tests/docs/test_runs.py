@@ -2,6 +2,7 @@
 
 import csv
 import lzma
+import runpy
 import shutil
 from pathlib import Path
 
@@ -30,3 +31,8 @@ def test_runs_in_published_length_are_comparable_and_as_told(run_tool, tmp_path)
         run = read_run(copy)  # its history must be that of the results
         assert run.history and run.config
         assert f"{ranked[run.results.name]:.2f}" in page
+
+
+def test_the_rows_that_every_board_has_are_these_runs():
+    tool = runpy.run_path(str(DOCS / "site/reproduced_rows.py"))
+    assert tool["FILE"].read_text(encoding="utf-8") == tool["text"]()

@@ -13,10 +13,10 @@ from rich.console import Console
 
 from fedseg.leaderboard.benchmarks import FURTHER_COLUMNS
 from fedseg.leaderboard.board import Board, build_board
-from fedseg.leaderboard.output import print_board, to_csv, to_json, to_markdown
+from fedseg.leaderboard.output import print_board, text_table, to_csv, to_json, to_markdown
 from fedseg.leaderboard.page import render
 from fedseg.leaderboard.page_runs import run_data
-from fedseg.leaderboard.reference import read_published
+from fedseg.leaderboard.reference import read_json, read_published
 from fedseg.runs.run_files import read_runs
 
 RAINY = "idda_rainy_heterogeneous"
@@ -448,6 +448,27 @@ def test_rendered_and_real_runs_of_one_config_and_seed_are_two(board):
     found = board(idda(50.0), toyresults.synthetic(idda(60.0)))
     assert not found.messages
     assert len(ranking(found, RAINY).runs) == 1 and len(found.apart) == 1
+
+
+def test_the_suites_own_runs_are_ranked_unless_they_are_given(board):
+    found = ranking(board(), "cifar10_a005_c5_cnn")
+    rows = {row.name: row for row in found.rows if row.kind == "reproduced"}
+    row = rows["cifar10_a005_fedavg"]
+    assert row.cells["test"].rank and row.command.startswith("fedseg train cifar10_a005 ")
+    assert row.source in text_table(found).rows[found.rows.index(row)][-1] and not found.runs
+    facts = next(f for f in read_json("reproduced.json")["rows"] if f["name"] == row.name)
+    own = toyresults.results("cifar10_a005_c5_cnn", {"test/accuracy": 50.0})
+    given = board(own | {"experiment_sha256": facts["experiment_sha256"]})
+    names = [r.name for r in ranking(given, "cifar10_a005_c5_cnn").rows if r.kind == "reproduced"]
+    assert row.name not in names
+
+
+def test_the_worst_tenth_of_clients_is_a_column(board):
+    final = {"test": {"accuracy": 70.0, "accuracy_worst10": 31.5}}
+    found = board(cifar(final=final))
+    for table in (ranking(found, CIFAR), *found.own):
+        (column,) = (c for c in table.further_columns if c.label == "test, worst 10 %")
+        assert table.runs[0].cells[column.key].value == 31.5
 
 
 BAD_VALUES = {

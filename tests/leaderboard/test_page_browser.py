@@ -300,7 +300,10 @@ def test_papers_and_configs_are_linked(show):
     assert links.first.get_attribute("href") == "https://arxiv.org/abs/2202.13670"
     years = page.locator(f"#board-{RAINY} tbody tr.published").first.locator("td")
     assert "2022" in years.all_text_contents()
-    page.locator(f"#board-{RAINY}").get_by_label("config of FedProx, seed 0").click()
+    row = page.locator(f"#board-{RAINY} tbody tr", has_text="prox")
+    row.locator("summary").click()
+    assert row.get_by_label("folder of FedProx, seed 0").get_attribute("href").endswith("/fedprox/")
+    row.get_by_label("config of FedProx, seed 0").click()
     assert page.url.startswith("file:") and "page/configs/" in page.url
     assert json.loads(page.locator("body").inner_text())["setting"] == HOSTILE
 

@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 import toyresults
 
+from fedseg.files import sha256
+from fedseg.runs.run_files import read_runs
+
 RAINY = "idda_rainy_heterogeneous"
 
 
@@ -33,17 +36,27 @@ def test_a_folder_of_runs_becomes_a_board(run_tool, runs, tmp_path):
 
 
 def test_a_run_is_verified(run_tool, small_run, small_config, tmp_path):
-    code, out, err = run_tool("leaderboard", "verify", small_run, "--config", small_config)
-    assert code == 0, err
-    assert "values are as recorded, to the last bit" in out
     copy = tmp_path / "run"
     shutil.copytree(small_run, copy, ignore=shutil.ignore_patterns("pictures", "test"))
+    code, out, err = run_tool("leaderboard", "verify", copy, "--config", small_config)
+    assert code == 0, err
+    assert "values are as recorded, to the last bit" in out
+    (found,), _ = read_runs([copy])
+    checkpoint = copy / "checkpoints" / found.verified.checkpoint
+    assert found.verified.checkpoint_sha256 == sha256(checkpoint) and not found.verified.tolerance
+    text = (copy / "verified.json").read_text()
+    for damaged in ("{", text.replace("0.0", '"0.0"')):
+        (copy / "verified.json").write_text(damaged)
+        (again,), (message,) = read_runs([copy])
+        assert again.verified is None and message.startswith(str(copy / "verified.json"))
+    (copy / "verified.json").write_text(text)
     content = json.loads((copy / "results.json").read_text())
     content["final"]["seen"]["mIoU"] += 1
     content["versions"]["torch"] = "0.1"
     (copy / "results.json").write_text(json.dumps(content))
     code, out, err = run_tool("leaderboard", "verify", copy, "--config", small_config)
     assert code == 1 and "values are as recorded" not in out
+    assert not (copy / "verified.json").exists()
     assert f"{copy}: final.seen.mIoU: results.json has" in err
     assert "not as recorded, within 0.05 percentage points (other packages)" in err
 

@@ -4,6 +4,7 @@ window.Charts = (() => {
   // Okabe and Ito's colors, darker on a light background and lighter on a dark one; markers and
   // dashes go with them, so that nothing depends on color alone.
   const MARKERS = ["circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "star"];
+  const PAPERS = ["circle-open", "square-open", "diamond-open", "triangle-up-open", "cross-open", "star-open"];
   const DASHES = ["solid", "dash", "dot", "dashdot", "longdash", "solid", "dash"];
   const SCALE = ["#ffffd9", "#edf8b1", "#c7e9b4", "#7fcdbb", "#41b6c4", "#1d91c0", "#225ea8", "#253494", "#081d58"];
   const CONFIG = { displayModeBar: false, responsive: true, scrollZoom: false, doubleClick: false, showTips: false };
@@ -17,6 +18,12 @@ window.Charts = (() => {
   function transparent(hex, alpha) {
     const [r, g, b] = [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
     return `rgba(${r}, ${g}, ${b}, ${alpha})`;
+  }
+
+  function groupBy(rows, nameOf) {
+    const groups = new Map();
+    for (const row of rows) groups.set(nameOf(row), [...(groups.get(nameOf(row)) ?? []), row]);
+    return groups;
   }
 
   // The unit in which the largest of some byte counts is read best.
@@ -146,7 +153,8 @@ window.Charts = (() => {
   function points(figure, rows, x, y, words, more, first = []) {
     const groups = [];
     const published = rows.filter((row) => row.kind === "published");
-    if (published.length) groups.push({ name: "published", rows: published, symbol: "circle-open", size: 9, shade: css("--muted") });
+    const others = groupBy(rows.filter((row) => row.kind !== "run"), (row) => row.paper || "reproduced here");
+    for (const [name, found] of others) groups.push({ name, rows: found, symbol: name === "reproduced here" ? "hexagon" : PAPERS[groups.length % PAPERS.length], size: 9, shade: css("--muted"), published: true });
     for (const row of rows.filter((one) => one.kind === "run")) groups.push({ name: row.label, rows: [row], symbol: MARKERS[row.mark], size: 11, shade: color(row.mark) });
     const bars = (found, axis) => ({ type: "data", array: found.map((row) => axis.std(row) ?? 0), color: css("--muted"), thickness: 1, width: 0, visible: found.some((row) => axis.std(row)) });
     const traces = groups.map((group) => ({
@@ -157,13 +165,13 @@ window.Charts = (() => {
       mode: "markers",
       type: "scatter",
       name: plain(group.name),
-      marker: { symbol: group.symbol, size: group.size, color: group.shade, line: { width: group.name === "published" ? 1.5 : 1, color: group.name === "published" ? group.shade : css("--surface") } },
+      marker: { symbol: group.symbol, size: group.size, color: group.shade, line: { width: group.published ? 1.5 : 1, color: group.published ? group.shade : css("--surface") } },
       text: group.rows.map((row) => `${plain(row.label)}<br>${plain(row.source)}<br>${plain(x.name)} ${x.text(row)}<br>${plain(y.name)} ${y.text(row)}`),
       hoverinfo: "text",
     }));
     const own = rows.filter((row) => row.kind === "run").map((row) => `${row.label} at ${x.text(row)}, ${y.text(row)}`);
-    const others = published.length ? `${published.length} published rows and ` : "";
-    draw(figure, [...first, ...traces], layout(x.title, y.title, { height: 380, ...more }), `${words}: ${others}${own.length} runs. ${own.join("; ")}`);
+    const beside = published.length ? `${published.length} published rows and ` : "";
+    draw(figure, [...first, ...traces], layout(x.title, y.title, { height: 380, ...more }), `${words}: ${beside}${own.length} runs. ${own.join("; ")}`);
   }
 
   function columnAxis(column) {

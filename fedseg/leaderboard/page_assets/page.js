@@ -190,6 +190,11 @@
       writeHash();
     });
     form.addEventListener("submit", (event) => event.preventDefault());
+    board.addEventListener("click", async ({ target }) => {
+      if (!target.classList.contains("copy")) return;
+      await navigator.clipboard.writeText(target.value);
+      target.textContent = "Copied";
+    });
     board.addEventListener("change", (event) => {
       if (event.target.name !== "row") return;
       state.rows = all('input[name="row"]:checked', board).map((box) => box.value);
