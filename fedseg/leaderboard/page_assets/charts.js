@@ -171,7 +171,7 @@ window.Charts = (() => {
     }));
     const own = rows.filter((row) => row.kind === "run").map((row) => `${row.label} at ${x.text(row)}, ${y.text(row)}`);
     const beside = published.length ? `${published.length} published rows and ` : "";
-    draw(figure, [...first, ...traces], layout(x.title, y.title, { height: 380, ...more }), `${words}: ${beside}${own.length} runs. ${own.join("; ")}`);
+    draw(figure, [...first, ...traces], layout(x.title, y.title, { height: 380, showlegend: true, ...more }), `${words}: ${beside}${own.length} runs. ${own.join("; ")}`);
   }
 
   function columnAxis(column) {
@@ -186,7 +186,7 @@ window.Charts = (() => {
     const [low, high] = [Math.min(...ends), Math.max(...ends)];
     const equal = { type: "line", x0: low, y0: low, x1: high, y1: high, layer: "below", line: { color: css("--muted"), width: 1, dash: "dot" } };
     const shapes = across.unit && across.unit === up.unit ? [equal] : [];
-    figure.querySelector(".reading").textContent = `${shapes.length ? "On the dotted line both are equal. " : ""}The values are in the table above.`;
+    figure.querySelector(".reading").textContent = `${shapes.length ? "On the dotted line both are equal. " : ""}The values are in the table.`;
     points(figure, found, x, y, `${up.name} against ${across.name}`, { shapes });
   }
 
