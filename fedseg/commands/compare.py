@@ -31,15 +31,20 @@ def main() -> None:
     parser.add_argument("--out", type=cli.folder, help=text)
     text = "the round and the traffic at which each run's mIoU or accuracy first reached this value"
     parser.add_argument("--until", type=float, metavar="PERCENT", help=f"also {text}")
+    text = "also the mean over the window that ends at this share of the rounds"
+    parser.add_argument("--at", type=float, **cli.MANY, metavar="PERCENT", help=text)
     arguments = parser.parse_args()
     if arguments.until is not None and not math.isfinite(arguments.until):
         parser.error(f"--until: must be a number, not {arguments.until}")
+    if not all(0 < share <= 100 for share in arguments.at):
+        parser.error("--at: must be above 0, at most 100")
     cli.check_there([arguments.reference, *arguments.others])
     from fedseg.files import own_folder
     from fedseg.report.compare import compare, read_sides
     from fedseg.report.compare_output import print_comparison, write_comparison
 
-    comparison = compare(read_sides([arguments.reference, *arguments.others]), arguments.until)
+    sides = read_sides([arguments.reference, *arguments.others])
+    comparison = compare(sides, arguments.until, arguments.at)
     print_comparison(comparison)
     run = arguments.reference if arguments.reference.is_dir() else arguments.reference.parent
     beside = Path(os.path.abspath(run)).parent  # also of "."

@@ -57,6 +57,7 @@ TABLE = (
     Key("default_hooks", ENVIRONMENT, True),
     Key("log_processor", ENVIRONMENT, True),
     Key("train_cfg.val_interval", ENVIRONMENT, True),
+    Key("train_cfg.val_shares", ENVIRONMENT, True),
     Key("train_cfg.hook_interval", ENVIRONMENT, True),
     Key("channels_last", ENVIRONMENT),
     Key("randomness.seed", IDENTITY),

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any
 
-from annotated_types import Ge
+from annotated_types import Ge, Gt, Lt
 from mmengine.runner import BaseLoop
 from pydantic import NonNegativeInt, PositiveInt
 
@@ -69,6 +69,7 @@ class FederatedTrainLoop(BaseLoop):
             over which the reported metric is the mean.
         val_last_interval: rounds between evaluations in that window.
         val_initial: whether the model is evaluated before the first round, too.
+        val_shares: shares of the rounds, such as 0.5, that end further windows of this length.
         max_norm_ratio: how many times the last round's median norm a client's update may have, and
             the last model's norm the new one; None: any that is finite.
 
@@ -87,6 +88,7 @@ class FederatedTrainLoop(BaseLoop):
         val_last_interval: PositiveInt = 5,
         val_initial: bool = False,
         max_norm_ratio: Annotated[Float32, Ge(1)] | None = 1000.0,
+        val_shares: Sequence[Annotated[float, Gt(0), Lt(1)]] = (),
     ) -> None:
         self._runner = runner
         self.max_rounds = max_rounds
@@ -94,6 +96,7 @@ class FederatedTrainLoop(BaseLoop):
         self.val_interval = val_interval
         self.val_last_rounds, self.val_last_interval = val_last_rounds, val_last_interval
         self.val_initial = val_initial
+        self._windows = [round(share * max_rounds) for share in (*val_shares, 1)]  # ends
         self.round = 0
         self.pending: dict[str, Any] | None = None
         self._rates: Sequence[float] = [math.inf]  # of the round before
@@ -112,7 +115,7 @@ class FederatedTrainLoop(BaseLoop):
         """True if a round ends with an evaluation."""
         if round_ == self.max_rounds or round_ % self.val_interval == 0:
             return True
-        in_window = round_ > self.max_rounds - self.val_last_rounds
+        in_window = any(0 <= end - round_ < self.val_last_rounds for end in self._windows)
         return in_window and round_ % self.val_last_interval == 0
 
     def run(self) -> None:

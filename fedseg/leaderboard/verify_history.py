@@ -18,7 +18,10 @@ from fedseg.registry import ALGORITHMS, LOCAL_LOSSES, SAMPLERS, build
 from fedseg.runner.build import declare_payloads
 from fedseg.runner.plan import rehearse
 
-SCHEDULE = ("max_rounds", "val_interval", "val_last_rounds", "val_last_interval", "val_initial")
+SCHEDULE = (
+    *("max_rounds", "val_interval", "val_last_rounds", "val_last_interval", "val_initial"),
+    "val_shares",
+)
 
 
 class _IdleTrainer(ClientTrainer):

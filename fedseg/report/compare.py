@@ -74,6 +74,7 @@ class Comparison:
     conditions: Mapping[str, tuple[Any, ...]]  # differing versions, hardware and checksums
     metrics: Mapping[str, tuple[Figures, ...]]  # ``<domain>/<metric>``
     until: float | None  # the target of ``Figures.reached``
+    shares: Sequence[float]  # of the rounds, in percent, at which ``at_share`` is of interest
     notes: tuple[str, ...]  # what keeps the sides from being compared, in words
 
     def costs(self, name: str) -> list[float | None]:
@@ -81,6 +82,15 @@ class Comparison:
         known = [[_costs(run).get(name) for run in side.runs] for side in self.sides]
         known = [list(filter(is_number, values)) for values in known]
         return [statistics.fmean(values) if values else None for values in known]
+
+    def at_share(self, side: Side, name: str, share: float) -> Cell | None:
+        """A metric's mean over the window that ends at a share of the rounds; over seeds."""
+        means = []
+        for run in side.runs:
+            end = round(share / 100 * (run.planned or run.rounds))
+            averages = run.curves.average(end, run.window.rounds)["last_rounds"]["mean"]
+            means += [averages[name]] if name in averages and end <= run.rounds else []
+        return mean_cell(means)
 
 
 def read_sides(paths: Iterable[str | Path]) -> list[Side]:
@@ -111,10 +121,13 @@ def _read_runs(path: Path) -> tuple[RunFiles, ...]:
     return tuple(sorted(runs, key=lambda run: run.seed or 0))
 
 
-def compare(sides: Sequence[Side], until: float | None = None) -> Comparison:
+def compare(
+    sides: Sequence[Side], until: float | None = None, shares: Sequence[float] = ()
+) -> Comparison:
     """Compare sides with the first of them.
 
     ``until``: a value of the main metric, in percent; also find when each side first reached it.
+    ``shares``: of the rounds, in percent, at which the main metric is of interest too.
     """
     results, configs = zip(
         *((side.first.results, side.first.config) for side in sides), strict=True
@@ -129,7 +142,7 @@ def compare(sides: Sequence[Side], until: float | None = None) -> Comparison:
     foreign = [other_test_sets(sides[0], side) for side in sides]
     metrics = _metrics(sides, foreign, until)
     notes = (*notes, *_notes(sides, foreign))
-    return Comparison(tuple(sides), config, conditions, metrics, until, notes)
+    return Comparison(tuple(sides), config, conditions, metrics, until, shares, notes)
 
 
 def _conditions(results: Results) -> dict[str, Any]:

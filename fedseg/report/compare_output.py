@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -15,9 +16,11 @@ from fedseg.cli import widen_console
 from fedseg.files import write_text
 from fedseg.metric_names import MAIN_METRICS, SPREAD, Metric, domain_label, main_metric
 from fedseg.report.compare import Comparison, Side
+from fedseg.report.corruptions import corruption_table
 from fedseg.report.drawing import (
     COLORS,
     draw_losses,
+    draw_percentages,
     new_figure,
     plain_axes,
     round_axes,
@@ -71,6 +74,8 @@ def tables(comparison: Comparison) -> Iterator[TextTable]:
         yield _values("versions, hardware and data: what differs", labels, comparison.conditions)
     if comparison.metrics:
         yield _metrics(comparison)
+    if comparison.shares:
+        yield _at_shares(comparison)
     yield from spread_table({side.label: [run.last for run in side.runs] for side in sides})
     yield from (table for title in COSTS if len((table := _costs(title, comparison)).head) > 1)
 
@@ -126,6 +131,20 @@ def _metrics(comparison: Comparison) -> TextTable:
     if until is not None:
         head += (f"rounds until {until:g}", "traffic")
     return TextTable("metrics", head, rows, right=range(2, len(head)), group=len(sides))
+
+
+def _at_shares(comparison: Comparison) -> TextTable:
+    """The main metric in the windows that end at given shares of the rounds."""
+    main = main_metric(comparison.metrics)
+    names = [name for name in comparison.metrics if Metric.parse(name).metric == main]
+    rows = [
+        (name, s.label, *(number_text(comparison.at_share(s, name, n)) for n in comparison.shares))
+        for name in names
+        for s in comparison.sides
+    ]
+    head = ("", "", *(f"at {share:g} %" for share in comparison.shares))
+    title = "mean over the window that ends at a share of the rounds"
+    return TextTable(title, head, rows, range(2, len(head)), len(comparison.sides))
 
 
 def _reached(reached: tuple[Cell, Cell | None] | None, side: Side) -> tuple[str, str]:
@@ -250,6 +269,54 @@ def draw_clients(sides: Sequence[Side]) -> Figure | None:
     return figure
 
 
+def draw_corruptions(sides: Sequence[Side]) -> Figure | None:
+    """Heat map of the accuracy under each corruption (rows), mean over severities, by side.
+
+    As Caldarola et al., ECCV 2022, figures 6 and 8. Of seeds the mean; None without corrupted sets.
+    """
+    found = [[corruption_table(run.results.final) for run in s.runs if run.results] for s in sides]
+    means = [[{n: row["mean"] for n, row in t.items()} for t in tables if t] for tables in found]
+    names = dict.fromkeys(name for tables in means for table in tables for name in table)
+    if not names:
+        return None
+    rows = {}
+    for name in sorted(names, key=lambda name: name == "mean"):
+        columns = ([t[name] for t in tables if t.get(name) is not None] for tables in means)
+        rows[name.replace("_", " ")] = [fmean(values) if values else None for values in columns]
+    labels = [f"{side.label}\n{side.first.name}" for side in sides]
+    return draw_percentages(rows, labels, "accuracy (%), mean over severities")
+
+
+def draw_trends(sides: Sequence[Side], metrics: Iterable[str]) -> Figure | None:
+    """A panel for each side: its main metric over the rounds, the reference dashed, others pale.
+
+    None for few sides, whose curves can be told apart in one panel.
+    """
+    name = next(iter(metrics), None)
+    if len(sides) <= MANY or name is None:
+        return None
+    columns = min(4, len(sides))
+    rows = -(-len(sides) // columns)
+    figure = new_figure(3.6 * columns, 2.8 * rows)
+    grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel()
+    rounds = max(run.rounds for side in sides for run in side.runs)
+    for axes, side in zip(grid, sides, strict=False):
+        for other in sorted(sides, key=lambda one: (one is side, one is sides[0])):
+            style = {"color": "0.85", "linewidth": 0.8}
+            if other is sides[0]:
+                style = {"color": "0.3", "linewidth": 1.2, "linestyle": "--"}
+            if other is side:
+                style = {"color": COLORS[0], "linewidth": 1.8}
+            for run in other.runs:
+                points = run.series(name)
+                axes.plot(list(points), list(points.values()), **style)
+        round_axes(axes, rounds, f"{side.label}  {side.first.name}", Metric.parse(name).metric)
+        axes.label_outer()
+    for axes in grid[len(sides) :]:
+        axes.set_axis_off()
+    return figure
+
+
 def print_comparison(comparison: Comparison) -> None:
     """Print tables and remarks; where standard output is no terminal, wide enough for each row."""
     console = Console()
@@ -273,10 +340,15 @@ def to_markdown(comparison: Comparison, picture: str) -> str:
 
 
 def write_comparison(comparison: Comparison, folder: str | Path) -> list[Path]:
-    """Write ``compare.md``, ``curves.png`` and ``clients.png``, in place of earlier ones."""
+    """Write ``compare.md`` and the pictures of what the runs have, in place of earlier ones."""
     path, picture = Path(folder) / "compare.md", Path(folder) / "curves.png"
     pictures = [save_figure(draw_curves(comparison.sides, comparison.metrics), picture)]
-    if (clients := draw_clients(comparison.sides)) is not None:
-        pictures.append(save_figure(clients, Path(folder) / "clients.png"))
+    more = {
+        "clients": draw_clients(comparison.sides),
+        "corruptions": draw_corruptions(comparison.sides),
+        "trends": draw_trends(comparison.sides, comparison.metrics),
+    }
+    drawn = {name: figure for name, figure in more.items() if figure is not None}
+    pictures += [save_figure(figure, Path(folder) / f"{n}.png") for n, figure in drawn.items()]
     write_text(path, to_markdown(comparison, picture.name))
     return [path, *pictures]

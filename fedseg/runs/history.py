@@ -294,12 +294,12 @@ class Curves(FilePart):
         return next(((r, b) for r, b, v in places if v is not None and v >= target), None)
 
     def average(self, rounds: int, length: int) -> dict[str, Any]:
-        """The last evaluated round, and means over the evaluations of the last ``length`` rounds.
+        """The last evaluated round, and means over the last ``length`` of so many ``rounds``.
 
-        Fields of :class:`Summary` of a run with so many ``rounds``.
+        Fields of :class:`Summary`; later evaluations are left out of the means.
         """
         first = max(0, rounds - length)
-        places = [n for n, round_ in enumerate(self.rounds) if round_ > first]
+        places = [n for n, round_ in enumerate(self.rounds) if first < round_ <= rounds]
         values = {
             name: [column[n] for n in places if column[n] is not None]
             for name, column in sorted(self.figures.items())

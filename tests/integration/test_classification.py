@@ -3,7 +3,6 @@
 FedASAM + SWA with crop, flip, cutout and mixup on a toy of a second (:mod:`toycls`).
 """
 
-import inspect
 import json
 import os
 import shutil
@@ -312,13 +311,16 @@ def test_the_initial_model_is_evaluated_and_changes_nothing(tmp_path, root):
 def test_published_configs_are_evaluated_in_every_one_of_the_last_100_rounds(name):
     own = dict(load_config(CONFIGS / f"{name}.py").train_cfg)
     rounds = own["max_rounds"]
-    loop = FederatedTrainLoop.__new__(FederatedTrainLoop)
-    for key in ("max_rounds", "val_interval", "val_last_rounds", "val_last_interval"):
-        default = inspect.signature(FederatedTrainLoop).parameters[key].default
-        setattr(loop, key, own.get(key, default))
+    keys = ("max_rounds", "val_interval", "val_last_rounds", "val_last_interval")
+    schedule = {key: own[key] for key in keys if key in own}
+    loop = FederatedTrainLoop(None, None, **schedule)
     evaluated = [round_ for round_ in range(1, rounds + 1) if loop.evaluates(round_)]
     assert evaluated[-100:] == list(range(rounds - 99, rounds + 1))
     assert evaluated[:2] == [loop.val_interval, 2 * loop.val_interval]
+    loop = FederatedTrainLoop(None, None, **schedule, val_shares=[0.5])
+    more = {round_ for round_ in range(1, rounds + 1) if loop.evaluates(round_)} - set(evaluated)
+    half = range(rounds // 2 - 99, rounds // 2 + 1)
+    assert more == {round_ for round_ in half if round_ % loop.val_interval}
 
 
 @pytest.fixture

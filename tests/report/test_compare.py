@@ -13,7 +13,14 @@ from fedseg.errors import DataError
 from fedseg.leaderboard.board import build_board
 from fedseg.leaderboard.output import to_markdown
 from fedseg.report.compare import compare, read_sides
-from fedseg.report.compare_output import draw_clients, draw_curves, tables, write_comparison
+from fedseg.report.compare_output import (
+    draw_clients,
+    draw_corruptions,
+    draw_curves,
+    draw_trends,
+    tables,
+    write_comparison,
+)
 from fedseg.report.drawing import save_figure
 from fedseg.runs.run_files import read_runs
 from fedseg.runs.schema import read_results
@@ -194,6 +201,51 @@ def test_seeds_reach_a_target_on_average(tmp_path):
     assert rounds == Cell(50.0, pytest.approx(200**0.5), 2, "seeds")
     assert sent == Cell(200.0, 0.0, 2, "seeds")
     assert compare(side, until=52.0).metrics[METRIC][0].reached == NOT_REACHED
+
+
+def test_windows_that_end_at_shares_of_the_rounds(tmp_path):
+    """As accuracy at 50 % of the rounds: a mean over the evaluations of the rounds before."""
+    config = {"train_cfg": {"max_rounds": 20, "val_last_rounds": 4}}
+    for seed, gain in enumerate((0.0, 2.0)):
+        lines = [record(r, r + gain if r % 2 == 0 else None) for r in range(1, 16)]
+        folder = write_history(tmp_path / str(seed), lines)
+        (folder / "config.json").write_text(json.dumps(config))
+    sides = read_sides([tmp_path / "0", tmp_path / "1"])
+    comparison = compare(sides, shares=(50, 75, 100))
+    (table,) = (t for t in tables(comparison) if "share" in t.title)
+    assert table.head[2:] == ("at 50 %", "at 75 %", "at 100 %")
+    assert table.rows[0] == (METRIC, "A", "9.00", "13.00", MISSING)  # of 8, 10; of 12, 14
+    assert table.rows[1][2:] == ("11.00", "15.00", MISSING)
+
+
+def test_corruptions_of_several_runs_are_one_map(tmp_path):
+    paths = []
+    for name, values in (
+        ("a", {"fog": [50.0, 30.0]}),
+        ("b", {"fog": [60.0, 40.0], "snow": [9, 1]}),
+    ):
+        content = toyresults.results(RAINY, {METRIC: 50.0}, name=name)
+        content["final"]["corrupted"] = {"accuracy": 40.0, "corruptions": values}
+        paths.append(toyresults.write(tmp_path / name, content))
+    paths.append(finished(tmp_path / "c"))
+    figure = draw_corruptions(read_sides(paths))
+    values = np.ma.filled(figure.axes[0].collections[0].get_array(), np.nan)
+    expected = [[40, 50, np.nan], [np.nan, 5, np.nan], [40, 27.5, np.nan]]
+    np.testing.assert_array_equal(values, expected)
+    assert [t.get_text() for t in figure.axes[0].get_yticklabels()] == ["fog", "snow", "mean"]
+    assert draw_corruptions(read_sides(paths[2:])) is None
+
+
+def test_many_runs_have_a_panel_each(tmp_path):
+    lines = {name: [record(r, r * n) for r in (1, 2)] for n, name in enumerate("abcde")}
+    sides = read_sides(write_history(tmp_path / name, records) for name, records in lines.items())
+    panels = [axes for axes in draw_trends(sides, [METRIC]).axes if axes.axison]
+    assert [axes.get_title() for axes in panels] == [
+        f"{one.label}  {one.first.name}" for one in sides
+    ]
+    for number, axes in enumerate(panels):
+        assert len(axes.lines) == 5 and list(axes.lines[-1].get_ydata()) == [number, 2 * number]
+    assert draw_trends(sides[:4], [METRIC]) is None
 
 
 def test_metrics_are_grouped(tmp_path):
