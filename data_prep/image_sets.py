@@ -128,13 +128,13 @@ class ImageOptions:
         "the root)",
         metavar="PATH",
     )
-    download: bool = option("download the official files if they are not there", False)
+    download: bool = option("download the official files if they are missing", False)
     unofficial: bool = option(
-        "accept other images than the published ones: a subset, a cleaned version", False
+        "accept images that differ from the published ones, such as a subset", False
     )
     overlap: Literal[OVERLAP] = option(
-        "what to do with images that are in train and in test: refuse them (unless the "
-        "official files have them), keep them, or drop them from train",
+        "images that are in train and in test: refuse them (unless the official files have "
+        "them), keep them, or drop them from train",
         OVERLAP[0],
         flag="--shared",
     )
@@ -196,16 +196,14 @@ class LandmarksOptions:
     unofficial: bool = option(
         "accept other numbers of users, images and classes than the published ones", False
     )
-    decode: bool = option(
-        "decode every image, which is slow; else its header and its end are looked at", False
-    )
+    decode: bool = option("decode every image (slow); default: check its header and end", False)
     missing: Path | None = option(
         "write the names of missing images to FILE, one a line", metavar="FILE"
     )
 
 
 PREPARED = """\
-The images become memory-mapped arrays in ROOT, with a checksum: run again, the tool verifies them.
+The images are stored as memory-mapped arrays in ROOT with a checksum, which the next call verifies.
 Splits go to ROOT/splits/<name>.json, with a chart and a note of how they were made."""
 
 IMAGE_SETS = (
@@ -249,7 +247,7 @@ examples:
   a quick look at two of them:
     fedseg prepare cifar-c data/cifar10 --corruptions fog frost --limit 500 --folder look
 
-It can be interrupted, and continues where it stopped. contact_sheet.png next to the files shows one
+After an interruption the same command continues. contact_sheet.png next to the files shows one
 image under each of them.""",
         CorruptionOptions,
         "data_prep.corrupted_sets:prepare",

@@ -278,12 +278,12 @@ The split goes to ROOT/splits/{{train,test}};
     DataSet(
         "segmentation",
         "label maps of any layout; acdc, bdd100k, gta5, voc, ...",
-        "Look at images and label maps of any layout, and write a federated split.",
+        "Check images and label maps of any layout, and write a federated split and a config.",
         f"""\
 What the wildcards of --images match in the path of an image, those of --labels match in the path of
 its label map. Label maps are images without loss, .npy, or polygons of labelme or Cityscapes
-(.json), which are drawn into ROOT/drawn. Prints what it has understood, writes ROOT/splits and a
-config in ROOT to train on it.
+(.json), which are drawn into ROOT/drawn. Prints a summary, and writes ROOT/splits and a config in
+ROOT to train on.
 
 examples:
   three clients from labelme's folders (labels.txt: a class a line):

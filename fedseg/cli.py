@@ -194,7 +194,7 @@ def add_cfg_options(parser: argparse.ArgumentParser, text: str) -> None:
 
 def add_trust(parser: argparse.ArgumentParser) -> None:
     """The option ``--trust`` of what reads a run that may come from anyone."""
-    text = "let the run's recorded config name the classes that they register"
+    text = "allow the run's recorded config to use the classes that they register"
     text = f"import these modules of yours or installed ones, and {text}"
     parser.add_argument("--trust", **MANY, metavar="MODULE", help=text)
 

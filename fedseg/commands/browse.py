@@ -13,8 +13,8 @@ examples:
 
 def main() -> None:
     parser = cli.parser(
-        "Write a page of what clients see: training images after augmentation, with their labels, "
-        "as the first local steps of a round take them.",
+        "Write a page with the training images that clients see in the first local steps of a "
+        "round, after augmentation, with their labels.",
         EXAMPLES,
     )
     parser.add_argument("config", type=Path, help="a setting or experiment: name or path")
@@ -22,7 +22,7 @@ def main() -> None:
     for name, number, text in (
         ("--clients", 10, "spread over all"),
         ("--images", 6, "of each client, at most"),
-        ("--round", 1, "whose images are shown"),
+        ("--round", 1, "round of the random augmentation"),
     ):
         text = f"{text} (default: %(default)s)"
         parser.add_argument(name, type=int, default=number, metavar="N", help=text)

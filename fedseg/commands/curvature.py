@@ -12,7 +12,7 @@ trains, on its own data), features (norms of the last features and of the output
 client). docs/flatness.md says what each of them means.
 
 Each finished quantity is written to curvature.json in RUN/curvature/<checkpoint>; the same command
-again goes on where it was stopped.
+again continues where it stopped.
 
 examples:
   fedseg curvature work_dirs/cifar10_a005_fedavg work_dirs/cifar10_a005_fedasam

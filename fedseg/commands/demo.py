@@ -16,15 +16,15 @@ STREETS = ("demo_weather", (("fedavg",), ("silobn", "fedasam", "swa")), (0,))
 BOARD = ("demo_leaderboard", (("fedavg",), ("scaffold",), ("silobn", "fedasam", "swa")), (0, 1))
 DEMOS = {
     "streets": "FedAvg and FedASAM + SWA + SiloBN from clear weather to rain; the default",
-    "images": "a CNN on clients with few classes: CIFAR-10 if data/cifar10 is there, or shapes",
+    "images": "a CNN on clients with few classes: CIFAR-10 if data/cifar10 exists, else shapes",
     "leaderboard": "three methods with two seeds on the streets, compared on a page",
 }
 
 
 def main() -> int | None:
     parser = argparse.ArgumentParser(
-        description="Train something worth seeing within minutes, on rendered images. Stopped "
-        "(Ctrl-C) and started again, it continues.",
+        description="Train on rendered images within minutes and show the results. After Ctrl-C "
+        "the same command continues.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="\n".join(f"  {name:<12} {text}" for name, text in DEMOS.items()),
     )

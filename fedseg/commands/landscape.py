@@ -13,7 +13,7 @@ kinds:
                 are the same draws for all models
   eigenvectors  the same along the two top eigenvectors of the Hessian
 
-The same command again goes on where it was stopped. docs/flatness.md says what the pictures mean.
+The same command again continues where it stopped. docs/flatness.md says what the pictures mean.
 
 examples:
   fedseg landscape line work_dirs/fedavg work_dirs/fedasam --data train test

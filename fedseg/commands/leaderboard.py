@@ -28,7 +28,7 @@ def show_board() -> int:
     text = "also show the published numbers without a run"
     parser.add_argument("--all", action="store_true", help=text)
     text = "Hessian, operations, parameters, time; centralized training and variants"
-    text = f"also show what is not ranked: {text}"
+    text = f"also show values that are not ranked: {text}"
     parser.add_argument("--further", action="store_true", help=text)
     arguments = parser.parse_args()
     if not arguments.all and not any(path.exists() for path in arguments.runs):

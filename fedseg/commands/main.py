@@ -10,23 +10,23 @@ from fedseg.errors import ConfigError
 from fedseg.names import by_case, did_you_mean
 
 COMMANDS = {
-    "demo": "train something worth seeing within minutes, on rendered images",
+    "demo": "a first result within minutes, on rendered images",
     "train": "run a federated experiment",
     "test": "evaluate a checkpoint on every domain",
     "predict": "label maps and classes of photographs, videos or a run's test images",
     "export": "a run's model as TorchScript, ONNX, a state dict or for MMSegmentation",
     "profile": "parameters, operations, latency, memory and bytes of a round",
     "share": "a finished run as one archive, with a model card",
-    "verify": "check such an archive without trusting it",
+    "verify": "check such an archive",
     "prepare": "verify or render a data set and write its splits",
     "sweep": "run settings x methods x seeds",
     "compare": "compare runs side by side",
     "curvature": "Hessian eigenvalues, trace and sharpness of checkpoints",
     "landscape": "losses along lines and planes through checkpoints",
-    "browse": "a page of what clients see after augmentation",
-    "splits": "tables and pictures of who holds what",
+    "browse": "a page of the clients' images after augmentation",
+    "splits": "how data are split across clients, as tables and pictures",
     "leaderboard": "finished runs next to published numbers; verify a run",
-    "new": "begin an algorithm, method, data set or loss of your own",
+    "new": "start an algorithm, method, data set or loss of your own",
     "list": "settings, methods, algorithms, data sets and models",
     "show": "a composed config, each value with the file that it comes from",
 }

@@ -4,7 +4,7 @@ from fedseg import cli
 
 DETAILS = """\
 The folder has a runnable file, a config and a test. docs/own_algorithm.md, own_data_set.md and
-own_local_loss.md go on from there.
+own_local_loss.md continue from there.
 
 examples:
   fedseg new algorithm halfway
@@ -13,7 +13,9 @@ examples:
 
 
 def main() -> None:
-    parser = cli.parser("Write the beginning of an algorithm, method, data set or loss.", DETAILS)
+    parser = cli.parser(
+        "Write a first version of an algorithm, method, data set or loss of your own.", DETAILS
+    )
     parser.add_argument("kind", choices=("algorithm", "method", "dataset", "loss"))
     parser.add_argument("name", help="of the module, such as halfway")
     parser.add_argument("--out", type=cli.folder, help="a new folder (default: ./NAME)")

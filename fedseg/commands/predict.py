@@ -7,10 +7,10 @@ from pathlib import Path
 from fedseg import cli
 
 DETAILS = """\
-Images are prepared as the run's test images are. A label map (labels/NAME.png, class ids with a
-palette) has the size of its photograph; pictures/NAME.png shows it over the photograph. Of a
-classification predictions.csv has the class of each image. The weights are the averaged ones where
-the run has an average.
+Images are preprocessed like the run's test images. A label map (labels/NAME.png, class ids with a
+palette) has the size of its photograph; pictures/NAME.png shows it over the photograph. For
+classification predictions.csv has the class of each image. If the run has an average, the averaged
+weights are used.
 
 examples:
   fedseg predict work_dirs/demo_weather_fedavg street.jpg photos/ --out predictions
@@ -40,16 +40,21 @@ def main() -> None:
     parser = cli.parser("Predict photographs, folders of them, videos or test images.", DETAILS)
     add_model(parser)
     parser.add_argument(
-        "paths", nargs="+", metavar="PATH", help="images, videos, folders; - is the test images"
+        "paths",
+        nargs="+",
+        metavar="PATH",
+        help="images, videos, folders; - for the run's test images",
     )
     parser.add_argument("--out", type=cli.folder, required=True, help="where the files go")
     parser.add_argument(
         "--statistics",
         choices=("batch", "images"),
-        help="of BatchNorm: of each batch (the default where they stay with the clients), or "
-        "re-estimated from all images that are predicted",
+        help="of BatchNorm: of each batch (default with SiloBN and FedBN), or re-estimated from "
+        "all predicted images",
     )
-    parser.add_argument("--batch-size", type=int, metavar="N", help="default: the run's for tests")
+    parser.add_argument(
+        "--batch-size", type=int, metavar="N", help="default: as in the run's tests"
+    )
     amp = argparse.BooleanOptionalAction
     parser.add_argument("--amp", action=amp, help="bfloat16 arithmetic (default: as the run)")
     arguments = vars(parser.parse_args())

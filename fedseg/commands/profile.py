@@ -6,9 +6,9 @@ from fedseg import cli
 from fedseg.commands.export import image_size
 
 DETAILS = """\
-FLOPs are per image, an addition and a product are two; of layers that PyTorch's FlopCounterMode
-knows (convolutions, matrix products, attention). Bytes of a round are those that a run counted, or
-for a setting those of a rehearsed client, if its data are there.
+FLOPs are per image; an addition and a multiplication count as two. Counted are layers that
+PyTorch's FlopCounterMode knows (convolutions, matrix products, attention). Bytes of a round are
+those of the run, or for a setting those of a rehearsed client if its data exist.
 
 examples:
   fedseg profile work_dirs/demo_weather_fedavg
@@ -17,14 +17,17 @@ examples:
 
 
 def main() -> None:
-    parser = cli.parser("What a network costs, on this machine.", DETAILS)
+    parser = cli.parser(
+        "Parameters, operations, latency, memory and traffic of a network, on this machine.",
+        DETAILS,
+    )
     parser.add_argument("target", type=cli.run_path, metavar="RUN|SETTING")
     cli.add_methods(parser, "of a setting: methods to merge over it")
     parser.add_argument(
         "--size",
         type=image_size,
         metavar="HEIGHTxWIDTH",
-        help="what the network sees (default: a prepared test image's)",
+        help="of the network's input (default: a preprocessed test image's)",
     )
     parser.add_argument("--batch-size", type=int, default=1, metavar="N", help="default: 1")
     parser.add_argument("--device", help="for example cpu or cuda:1")

@@ -24,7 +24,8 @@ def main() -> None:
     parser.add_argument(
         "--upload",
         metavar="USER/NAME",
-        help="also to this repository of the Hugging Face hub (huggingface_hub and its token)",
+        help="upload it to this repository of the Hugging Face hub (needs huggingface_hub and "
+        "its token)",
     )
     arguments = vars(parser.parse_args())
     cli.check_there([arguments["run"]], "name a run's work dir")

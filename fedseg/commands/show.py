@@ -9,8 +9,7 @@ from fedseg.names import did_you_mean
 
 def main() -> None:
     parser = cli.parser(
-        "Show the config that a setting and methods make: every value, and the file "
-        "that it comes from.",
+        "Show the config of a setting with methods: every value, and the file that it comes from.",
         "example:\n  fedseg show idda_rainy --with fedasam swa --only averaging\n",
     )
     text = "a name (fedseg list) or the path of a setting or experiment"

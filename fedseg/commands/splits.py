@@ -8,16 +8,16 @@ EXAMPLES = """\
 Each argument is a config, a split file (.json) or a folder of split files. Nothing is trained.
 
 examples:
-  fedseg splits configs/settings/cifar10_a0.py configs/settings/cifar10_a005.py
+  fedseg splits cifar10_a0 cifar10_a005
   fedseg splits data/cifar10/splits/*.json
-  fedseg splits configs/settings/idda_rainy.py configs/settings/idda_bus.py --pixels
+  fedseg splits idda_rainy idda_bus --pixels
 """
 
 
 def main() -> None:
     parser = cli.parser(
-        "Tables and pictures of which client holds what: classes or domains, sizes, "
-        "and what the test sets have.",
+        "Show how training images are split across clients, as tables and pictures: classes or "
+        "domains, sizes, and the test sets.",
         EXAMPLES,
     )
     parser.add_argument("splits", type=Path, nargs="+", metavar="CONFIG_OR_FILE")

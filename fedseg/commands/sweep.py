@@ -7,10 +7,10 @@ from fedseg import cli
 EXAMPLES = """
 examples:
   three lists of methods in two settings, three seeds each, two runs at a time:
-    fedseg sweep configs/settings/cifar10_a0.py configs/settings/cifar10_a005.py \\
+    fedseg sweep cifar10_a0 cifar10_a005 \\
         --with fedavg --with fedasam --with fedasam swa --seeds 0 1 2 --jobs 2
   an ablation of SWA's start and cycle, all combinations:
-    fedseg sweep configs/settings/cifar100_a05.py --with fedasam swa \\
+    fedseg sweep cifar100_a05 --with fedasam swa \\
         --grid averaging.start=0.05 averaging.start=0.5 averaging.start=0.75 \\
         --grid averaging.cycle=5 averaging.cycle=10
 The same command again continues where it was stopped: finished runs are skipped, stopped ones

@@ -9,8 +9,8 @@ from fedseg import cli
 def main() -> None:
     parser = argparse.ArgumentParser(
         description="Evaluate a checkpoint on every domain: a table, test_results.json, "
-        "iou_by_class.csv and pictures. The training data are not needed. A config is a program "
-        "that is run; what a run recorded of it is read as data."
+        "iou_by_class.csv and pictures. The training data are not needed. A run's recorded "
+        "config is read as data; a config file is executed."
     )
     text = "work dir of a run, or the config that the checkpoint was trained with"
     parser.add_argument("config", type=cli.run_path, metavar="RUN|CONFIG", help=text)

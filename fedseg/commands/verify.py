@@ -5,9 +5,9 @@ from pathlib import Path
 from fedseg import cli
 
 DETAILS = """\
-The archive may come from anybody: nothing in it is executed, and files that fedseg share does not
-write are refused. Its checksums show damage. Whether the metrics are those of the weights is
-computed by fedseg leaderboard verify DIR, with the test images.
+Archives of others are safe to check: nothing in them is executed, and files that fedseg share does
+not write are rejected. Checksums show damage; fedseg leaderboard verify DIR recomputes the metrics
+from the weights and the test images.
 
 example:
   fedseg verify run.zip --out run

@@ -83,7 +83,7 @@ class Settings(Options):
     averaged: bool = True  # else the global model itself
     trained_by: str | None = None  # or the model that this client trains from it
     data: Annotated[str, "train, or a test domain"] = TRAIN
-    client: Annotated[str | None, "in place of --data: this client's training images"] = None
+    client: Annotated[str | None, "instead of --data: this client's training images"] = None
     augment: Annotated[bool, "training images in their augmentation, drawn once"] = False
     matrix: Annotated[Literal["hessian", "ggn"], "ggn: the Gauss-Newton matrix"] = "hessian"
     batch_size: Annotated[
@@ -93,7 +93,7 @@ class Settings(Options):
     tolerance: Annotated[Positive, "of residuals, relative to the eigenvalue"] = 0.01
     probes: Annotated[int, Ge(6), "random vectors of a trace or a diagonal"] = 90
     steps: Annotated[Count, "steps of the density's Lanczos process"] = 80
-    clients: Annotated[Count | None, "how many, the first that took part, or all"] = 10
+    clients: Annotated[Count | None, "number of clients (the first that took part), or all"] = 10
     rho: Annotated[Positive, "SAM's radius"] = 0.05
     asam_rho: Annotated[Positive, "ASAM's radius"] = 0.5
     eta: Annotated[float, Ge(0), "ASAM's eta"] = 0.2
@@ -169,7 +169,7 @@ def add_options(parser: argparse.ArgumentParser, kind: type[Options]) -> None:
                 about.append(f"(default: {shown})")
             keywords["default"] = argparse.SUPPRESS  # the dataclass has the defaults
             parser.add_argument(_flag(field.name), help=" ".join(about), **keywords)
-    text = "a config of yours in place of the recorded one; it is a program and runs"
+    text = "a config of yours instead of the recorded one; it is executed"
     parser.add_argument("--config", help=text)
     cli.add_cfg_options(parser, "override config fields, for example data_root=data/camvid")
     cli.add_trust(parser)

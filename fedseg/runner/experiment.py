@@ -41,7 +41,7 @@ def load_config(
         options: ``KEY=VALUE`` overrides of existing or new fields, or a dict of them.
         seed: replaces ``randomness.seed``.
         amp: sets ``train_cfg.amp``.
-        resume: sets ``resume``: go on from the newest checkpoint of the work dir.
+        resume: sets ``resume``: continue from the newest checkpoint of the work dir.
         workers: train on so many workers (or ``"auto"``) with Ray.
     """
     path, methods = setting_file(path), [methods] if isinstance(methods, str) else methods
