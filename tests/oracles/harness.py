@@ -1,7 +1,6 @@
-"""Drives the engine through its public interface on the oracle problem: a config file and a run."""
+"""Drives the engine through its public interface on the oracle problem: a config and a run."""
 
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,8 @@ from typing import Any
 import numpy as np
 import problem
 import torch
-from mmengine.config import Config
+import toyquad
+import toyseg
 from transcriptions import Federation, Local
 
 # What both sides use unless a test says otherwise.
@@ -18,8 +18,9 @@ LOCAL = Local()
 PLAIN = replace(LOCAL, momentum=0.0)
 SAM = replace(LOCAL, kind="sam", rho=0.05)
 ASAM = replace(LOCAL, kind="asam", rho=0.5, eta=0.2)
-# the partition into clients of equal size
-EQUAL = {"type": "OraclePartition", "sizes": list(problem.EQUAL_SIZES)}
+# the partitions
+UNEQUAL = {"type": "OraclePartition"}
+EQUAL = {**UNEQUAL, "sizes": list(problem.EQUAL_SIZES)}
 
 # float64 on both sides: about 1e-13 is seen, 1e-5 would still be agreement.
 TOLERANCE = 1e-9
@@ -64,15 +65,11 @@ def federation(
 
 def optim_wrapper(local: Local = LOCAL) -> dict[str, Any]:
     """The config of the local optimizer that ``local`` describes."""
-    sgd = {
-        "type": "SGD",
-        "lr": local.lr,
-        "momentum": local.momentum,
-        "weight_decay": local.weight_decay,
-    }
+    sgd = {name: getattr(local, name) for name in ("lr", "momentum", "weight_decay")}
+    wrapper: dict[str, Any] = {"optimizer": {"type": "SGD", **sgd}, "type": "OptimWrapper"}
     if local.kind == "sgd":
-        return {"type": "OptimWrapper", "optimizer": sgd}
-    wrapper = {"type": f"{local.kind.upper()}OptimWrapper", "optimizer": sgd, "rho": local.rho}
+        return wrapper
+    wrapper |= {"type": f"{local.kind.upper()}OptimWrapper", "rho": local.rho}
     if local.kind == "asam":
         wrapper["eta"] = local.eta
     if local.rho0 is not None:
@@ -80,81 +77,52 @@ def optim_wrapper(local: Local = LOCAL) -> dict[str, Any]:
     return wrapper
 
 
-def write_config(
+def run_engine(
     folder: Path,
-    algorithm: dict[str, Any],
+    algorithm: Mapping[str, Any],
     local: Local = LOCAL,
     averaging: dict[str, Any] | None = None,
     batch_size: int | str = BATCH_SIZE,
-    partition: dict[str, Any] | None = None,
+    partition: Mapping[str, Any] = UNEQUAL,
     participants: list[list[str]] = problem.PARTICIPANTS,
     rounds: int | None = None,
     decay: float | None = None,
     hooks: Sequence[dict[str, Any]] = (),
-) -> Path:
-    """A config file in ``folder``: float64, unshuffled, a checkpoint kept of every round.
+) -> Trace:
+    """Train by the engine in float64, unshuffled.
 
     ``decay``: the local learning rate is multiplied by it after every round. ``hooks``: custom
     hooks.
     """
-    settings = {
-        "default_scope": "fedseg",
-        "custom_imports": {"imports": ["problem"], "allow_failed_imports": False},
-        "work_dir": str(folder / "run"),
-        "dtype": "float64",
-        "model": {"type": "OracleMLP"},
-        "train_dataloader": {
+    rounds = len(participants) if rounds is None else rounds
+    config = toyquad.settings(
+        folder,
+        algorithm,
+        custom_imports={"imports": ["problem"]},
+        model={"type": "OracleMLP"},
+        train_dataloader={
             "batch_size": batch_size,
             "shuffle": False,
-            "num_workers": 0,
             "dataset": {"type": "OracleData"},
-            "partition": partition or {"type": "OraclePartition"},
+            "partition": partition,
         },
-        "client_sampler": {"type": "FixedSampler", "participants": participants},
-        "algorithm": algorithm,
-        "optim_wrapper": optim_wrapper(local),
-        "param_scheduler": None if decay is None else {"type": "ExponentialLR", "gamma": decay},
-        "averaging": averaging,
-        "train_cfg": {
-            "type": "FederatedTrainLoop",
-            "max_rounds": len(participants) if rounds is None else rounds,
-            "local_epochs": local.epochs,
-        },
-        "default_hooks": {
-            "checkpoint": {"type": "FederatedCheckpointHook", "interval": 1, "keep_last": 100},
-            "pictures": None,
-            "progress": None,
-        },
-        "custom_hooks": list(hooks),
-        "randomness": {"seed": 0},
-        "log_level": "ERROR",
-    }
-    path = folder / "config.py"
-    path.write_text("".join(f"{key} = {value!r}\n" for key, value in settings.items()))
-    return path
-
-
-def run_engine(folder: Path, algorithm: dict[str, Any], **options: Any) -> Trace:
-    """Train by the engine; ``options`` are those of ``write_config``."""
-    from fedseg.runner.runner import FederatedRunner
-
-    folder.mkdir(parents=True, exist_ok=True)
-    config = Config.fromfile(write_config(folder, algorithm, **options))
-    FederatedRunner.from_cfg(config).train()
-    work_dir = folder / "run"
-    lines = (work_dir / "history.jsonl").read_text().splitlines()
-    trace = Trace([], [], [], [], [json.loads(line) for line in lines])
-    for i in range(1, config.train_cfg.max_rounds + 1):
-        path = work_dir / "checkpoints" / f"round_{i:06d}.pth"
-        checkpoint = torch.load(path, map_location="cpu", weights_only=True)
+        client_sampler={"_delete_": True, "type": "FixedSampler", "participants": participants},
+        optim_wrapper=optim_wrapper(local),
+        param_scheduler=None if decay is None else {"type": "ExponentialLR", "gamma": decay},
+        averaging=averaging,
+        train_cfg={"max_rounds": rounds, "local_steps": None, "local_epochs": local.epochs},
+        default_hooks={"checkpoint": {"keep_last": 100}},  # with the clients' states
+        custom_hooks=list(hooks),
+    )
+    toyseg.train(config)
+    trace = Trace([], [], [], [], toyseg.history(config))
+    for i in range(1, rounds + 1):
+        checkpoint = toyseg.checkpoint(config, i)
         trace.weights.append(flat(checkpoint["state_dict"]))
         mean = checkpoint.get("averaged_state_dict")
         trace.averaged.append(None if mean is None else flat(mean))
         trace.server.append({n: plain(t) for n, t in checkpoint["server"]["state"].items()})
-        states = {
-            client: torch.load(work_dir / "state" / "clients" / entry["file"], weights_only=True)
-            for client, entry in checkpoint["stores"]["clients"].items()
-        }
+        states = toyseg.client_states(config, i)["clients"]
         trace.clients.append(
             {k: {n: plain(t) for n, t in state.items()} for k, state in states.items()}
         )
