@@ -46,10 +46,8 @@ RULES = {
 def test_rules(tmp_path, monkeypatch, name, workers):
     options, rule, keeps, size = RULES[name]
     changes = {"client_sampler": fixed(*PLAN), "compression": options}
-    if workers:
-        forkray.install(monkeypatch)
-        changes["executor"] = {"type": "RayExecutor", "num_workers": workers}
-        changes["state_store"] = {"keep": "disk"}
+    changes |= {"state_store": {"keep": "disk" if workers else "memory"}}
+    changes |= forkray.workers(monkeypatch, workers)
     config = toyquad.run(tmp_path, {"type": "FedAvg"}, **changes)
     w, kept = np.array(toyquad.START), dict.fromkeys("abcd", 0.0)
     for number, (clients, after) in enumerate(zip(PLAN, trace(config)[1:], strict=True), start=1):

@@ -103,18 +103,12 @@ def start(config):
     return {n: t.clone() for n, t in state.items()}
 
 
-@pytest.mark.parametrize("workers", [None, 2])
-@pytest.mark.parametrize("conv", [False, True])
+@pytest.mark.parametrize(("conv", "workers"), [(False, None), (True, None), (False, 2)])
 @pytest.mark.parametrize("rule", METHODS)
 def test_methods(tmp_path, monkeypatch, rule, conv, workers):
     lora, more = METHODS[rule]
     changes = changes_of(conv, lora=lora, **more)
-    if workers:
-        if conv:
-            return
-        forkray.install(monkeypatch)
-        changes["executor"] = {"type": "RayExecutor", "num_workers": workers}
-    config = run(tmp_path, **changes)
+    config = run(tmp_path, **changes, **forkray.workers(monkeypatch, workers))
     begin = start(config)
     rounds, own = federated(begin, rule)
     for number, expected in enumerate(rounds, 1):

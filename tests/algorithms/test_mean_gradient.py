@@ -1,12 +1,10 @@
 """How far SGD goes: what K_k eta stands for with momentum, and who may not ask."""
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 import toyalgorithms
 
-from fedseg.algorithms.mean_gradient import check_optimizer, k_eta, unit_steps
+from fedseg.algorithms.mean_gradient import check_optimizer, unit_steps
 from fedseg.errors import ConfigError
 
 SGD = {"type": "SGD", "lr": 0.1}
@@ -31,21 +29,6 @@ def test_unit_steps_are_those_of_torch(options):
         assert unit_steps(optimizer.param_groups[0], steps) == pytest.approx(
             -float(w.detach()), rel=1e-12
         )
-
-
-def client(lr, steps=4, **options):
-    group = {"lr": lr, "momentum": 0.0, "dampening": 0.0, "nesterov": False, **options}
-    optimizer = SimpleNamespace(param_groups=[group])
-    return SimpleNamespace(
-        lr=lr, step=steps, round=7, local=SimpleNamespace(optimizer=optimizer), num_steps=steps
-    )
-
-
-def test_k_eta_counts_momentum_only_if_asked():
-    assert k_eta(client(0.1), False) == k_eta(client(0.1), True) == pytest.approx(0.4)
-    heavy = client(0.1, momentum=0.9)
-    assert k_eta(heavy, False) == pytest.approx(0.4)
-    assert k_eta(heavy, True) == pytest.approx(0.1 * (1 + 1.9 + 2.71 + 3.439))
 
 
 def test_one_learning_rate_for_all():

@@ -31,13 +31,8 @@ def changes(sampler=POISSON, rounds=ROUNDS, **privacy):
 @pytest.mark.parametrize("workers", [None, 2])
 def test_rounds(tmp_path, monkeypatch, workers):
     """Clip, sum, noise, and q K for the denominator, whoever takes part, and if nobody does."""
-    more = {}
-    if workers:
-        forkray.install(monkeypatch)
-        more["executor"] = {"type": "RayExecutor", "num_workers": workers}
-    config = toyquad.run(
-        tmp_path, {"type": "FedAvg"}, **changes(noise=0.5, clip=0.3, delta=0.01), **more
-    )
+    options = changes(noise=0.5, clip=0.3, delta=0.01) | forkray.workers(monkeypatch, workers)
+    config = toyquad.run(tmp_path, {"type": "FedAvg"}, **options)
     w, took = np.array(toyquad.START), []
     for number, after in enumerate(trace(config)[1:], start=1):
         draws = generator_for(0, "participants", number).random(len(CLIENTS))

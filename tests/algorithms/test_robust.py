@@ -10,11 +10,14 @@ import toyquad
 import toyseg
 from toyquad import fixed, local_steps, trace
 
+from fedseg.algorithms import FedAvg
 from fedseg.algorithms.robust import Krum, RobustAggregate
-from fedseg.core.messages import ClientResult, Update
+from fedseg.core.messages import ClientResult, Task, Update
+from fedseg.core.server import Aggregate
 from fedseg.engine import executor
 from fedseg.errors import ConfigError
 from fedseg.hooks.attacks import LabelSwap, SignFlip
+from fedseg.registry import ALGORITHMS
 
 PLAN = ("abcd", "acd", "abcd", "bd")
 
@@ -43,7 +46,32 @@ RULES = {
     "trimmed mean": ({"type": "TrimmedMean", "share": 0.3}, trimmed),
     "no trimming": ({"type": "TrimmedMean", "share": 0.0}, lambda deltas: np.mean(deltas, axis=0)),
     "krum": ({"type": "Krum", "share": 0.25}, krum),
+    "the user's own": ({"type": "FedMedian"}, median),
 }
+
+
+class Median(Aggregate):
+    """An aggregate of the user's own: the median of every entry over the clients."""
+
+    single_updates = True
+
+    def __init__(self, weightings=("samples",)):
+        super().__init__(weightings)
+        self.deltas = []
+
+    def add(self, *parts):
+        super().add(*parts)
+        self.deltas += [part.update.vectors["delta"].clone() for part in parts]
+
+    def mean(self, name="delta"):
+        if name != "delta":
+            return super().mean(name)
+        return torch.from_numpy(np.median(torch.stack(self.deltas).numpy(), axis=0))
+
+
+@ALGORITHMS.register_module()
+class FedMedian(FedAvg):
+    aggregate = Median
 
 
 @pytest.mark.parametrize("workers", [None, 2])
@@ -52,11 +80,11 @@ def test_rules(tmp_path, monkeypatch, name, workers):
     """Clients in blocks would be summed before the rule sees them: it gets them one by one."""
     monkeypatch.setattr(executor, "MAX_BLOCKS", 2)
     options, rule = RULES[name]
-    changes = {"client_sampler": fixed(*PLAN), "robust": options}
-    if workers:
-        forkray.install(monkeypatch)
-        changes["executor"] = {"type": "RayExecutor", "num_workers": workers}
-    config = toyquad.run(tmp_path, {"type": "FedAvg"}, **changes)
+    changes = {"client_sampler": fixed(*PLAN), **forkray.workers(monkeypatch, workers)}
+    if name == "the user's own":
+        config = toyquad.run(tmp_path, options, **changes)
+    else:
+        config = toyquad.run(tmp_path, {"type": "FedAvg"}, robust=options, **changes)
     w = np.array(toyquad.START)
     for clients, after in zip(PLAN, trace(config)[1:], strict=True):
         w = w - rule([w - local_steps(k, w, 5, 0.1) for k in clients])
@@ -131,9 +159,8 @@ def test_krum_of_too_few_warns_once(tmp_path):
     assert sum(text.count("it needs 3") for text in logs) == 1
     assert len(toyseg.history(config)) == 2
     total = RobustAggregate(Krum(), ("samples",))
-    task = SimpleNamespace(num_samples=2)
     parts = Update({"delta": torch.ones(3)}), torch.ones(1), {}, {}, 0.0
-    total.add(ClientResult(task, *parts))
+    total.add(ClientResult(Task(1, 0, 0, "a", 2, 1, {}), *parts))
     assert all(not vector.numel() for vector in total._sums.values())
     assert total.mean().tolist() == [1, 1, 1]
 

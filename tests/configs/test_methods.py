@@ -96,11 +96,6 @@ MAKES = {
     "convnext_tiny": {},
     "efficientnet_lite0": {},
 }
-SEGMENTATION = {"cfsi", "lab", "deeplabv3plus", "segformer", "feddrive_heads", "mmseg_heads"}
-SEGMENTATION |= {"paper", "released", "fedseg", "fedproto_pixels", "self_training"}
-SEGMENTATION |= {"cross_entropy", "ohem", "ohem_mmseg", "dice", "lovasz", "focal"}
-CLASSIFICATION = {"mixup", "cutout", "resnet18", "resnet20", "resnet56"}
-CLASSIFICATION |= {"moon", "fedalign", "gradaug", "stochdepth", "eccv2022", "released_split"}
 OF_RESNETS = {"fedalign", "stochdepth", "silobn", "fedbn", "released_defects"}
 ENCODERS = {"tiny_vit", "dinov2_small", "convnext_tiny", "efficientnet_lite0"}
 WITHOUT_BOUND = {"median", "trimmed_mean", "krum", "scaffold", "fedgamma", "fedcm", "fedsmoo"}

@@ -40,7 +40,7 @@ ONES = torch.ones(3, 6)
 def main(folder: str, clients_per_round: int) -> None:
     torch.set_num_threads(1)
     users = {f"u{i}": 2 for i in range(CLIENTS)}
-    config = toyseg.settings(
+    toyseg.run(
         Path(folder),
         model={"type": "WideNet"},
         train_dataloader={"dataset": {"users": users}},
@@ -51,7 +51,6 @@ def main(folder: str, clients_per_round: int) -> None:
         state_store={"keep": "disk"},
         train_cfg={"max_rounds": 2, "local_epochs": 1},
     )
-    toyseg.train(config)
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 
 

@@ -56,14 +56,13 @@ def test_a_client_with_an_absurd_update_is_as_if_it_had_not_been_there(tmp_path,
 def test_everything_that_is_sent_is_measured(tmp_path, name):
     changes = {"batchnorm": None, "averaging": None, "algorithm": SCAFFOLD}
     changes["optim_wrapper"] = toyseg.PLAIN["optim_wrapper"]
-    config = toyseg.settings(
+    config = toyseg.run(
         tmp_path,
         **changes,
         client_sampler=fixed("abc", "abc", "abc"),
         train_cfg={"max_rounds": 3},
         custom_hooks=[{"type": "Replace", "name": name, "value": 1e20}],
     )
-    toyseg.train(config)
     assert reasons(config) == [(2, "b", name)]
     assert toyseg.history(config)[-1]["norm_w"] < 100
 

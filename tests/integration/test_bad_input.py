@@ -423,8 +423,7 @@ def test_all_rejected_names_the_last_good_checkpoint(tmp_path):
     assert "is not known to be good" in text  # no round after it, which would show it
     healed = toyseg.settings(tmp_path)
     toyseg.train(healed, resume=True)
-    whole = toyseg.settings(tmp_path / "whole")
-    toyseg.train(whole)
+    whole = toyseg.run(tmp_path / "whole")
     assert toyseg.run_differences(healed, whole) == []
 
 

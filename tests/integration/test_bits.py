@@ -22,6 +22,7 @@ import torch
 import toycls
 import toyseg
 from command_line import TIMEOUT
+from toyalgorithms import StoppedError, raise_at
 
 from fedseg.errors import Interrupted
 from fedseg.evaluation.domains import DomainEvaluator
@@ -65,15 +66,13 @@ def test_the_reference_is_worth_comparing(reference):
     assert toyseg.differences(last["state_dict"], last["averaged_state_dict"])
     states = toyseg.client_states(reference)["clients"]
     assert len(states) >= 5 and all("bn.buffers" in s for s in states.values())
-    other = toyseg.settings(Path(reference["work_dir"]).parent / "other", randomness={"seed": 1})
-    toyseg.train(other)
+    other = toyseg.run(Path(reference["work_dir"]).parent / "other", randomness={"seed": 1})
     assert toyseg.run_differences(reference, other)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_loader_workers(tmp_path, reference, workers):
-    config = toyseg.settings(tmp_path, train_dataloader={"num_workers": workers})
-    toyseg.train(config)
+    config = toyseg.run(tmp_path, train_dataloader={"num_workers": workers})
     assert toyseg.run_differences(reference, config) == []
 
 
@@ -175,25 +174,9 @@ def test_ctrl_c_saves_and_tells_how_to_resume(tmp_path, reference, number):
 # ---------------------------------------------------------------- many moments, in this process
 
 
-class KilledError(BaseException):
-    """Stands for SIGKILL: nothing in the engine catches it."""
-
-
-def raise_at(number: int, error: type[BaseException]) -> Callable[..., None]:
-    """A function that raises at its n-th call."""
-    calls = []
-
-    def tick(*_: Any, **__: Any) -> None:
-        calls.append(None)
-        if len(calls) == number:
-            raise error("stopped")
-
-    return tick
-
-
 def killed_on_disk(config: dict, moment: int, resume: bool = False) -> bool:
     """Train, killed at the n-th write, rename or sync; whether it came to that."""
-    tick = raise_at(moment, KilledError)
+    tick = raise_at(moment, StoppedError)
 
     def wrap(function):
         def wrapped(*args, **kwargs):
@@ -208,7 +191,7 @@ def killed_on_disk(config: dict, moment: int, resume: bool = False) -> bool:
         patch.setattr(os, "fsync", wrap(os.fsync))
         try:
             toyseg.train(config, resume)
-        except KilledError:
+        except StoppedError:
             return True
     return False
 
@@ -276,7 +259,7 @@ STOPS = {"scenes": (3, 50, 60, 24, 7, 10**9), "images": (1, 11, 4, 13, 9, 10**9)
 
 
 @EACH_TOY
-@pytest.mark.parametrize("error", [KilledError, Interrupted])
+@pytest.mark.parametrize("error", [StoppedError, Interrupted])
 def test_stopped_at_a_step_or_in_an_evaluation(
     tmp_path, settings, references, monkeypatch, toy, error
 ):
@@ -299,8 +282,7 @@ def test_ctrl_c_in_every_exchange(tmp_path, monkeypatch, keep):
 
     What an interrupted round has gathered goes; the server is where the round before left it.
     """
-    whole = toyseg.settings(tmp_path / "whole", **MIME)
-    toyseg.train(whole)
+    whole = toyseg.run(tmp_path / "whole", **MIME)
     config = toyseg.settings(tmp_path / "again", **{**MIME, "state_store": {"keep": keep}})
     moments = [(2, 0, 1), (2, 1, 1), (3, 1, 8), (5, 0, 4)]
     for number, (round_, exchange, check) in enumerate(moments):
@@ -346,8 +328,7 @@ def logs(config):
 
 @pytest.mark.parametrize("damage", ["truncated", "no states"])
 def test_the_previous_checkpoint_is_used_with_a_warning(tmp_path, reference, damage):
-    config = toyseg.settings(tmp_path)
-    toyseg.train(config)
+    config = toyseg.run(tmp_path)
     newest = tmp_path / "run" / "checkpoints" / "round_000006.pth"
     if damage == "truncated":
         newest.write_bytes(newest.read_bytes()[:-100])
@@ -381,8 +362,7 @@ def test_an_average_begins_anew_with_a_checkpoint_of_before_it(tmp_path):
 
 
 def test_without_resume_nothing_is_overwritten(tmp_path, reference):
-    config = toyseg.settings(tmp_path)
-    toyseg.train(config)
+    config = toyseg.run(tmp_path)
     first = (tmp_path / "run" / "history.jsonl").read_bytes()
     toyseg.train(config)
     assert toyseg.run_differences(reference, config) == []
@@ -412,8 +392,8 @@ def test_resuming_a_finished_run_changes_nothing(tmp_path, settings, toy):
 def test_killed_at_the_very_end(tmp_path, settings, references, monkeypatch, last):
     """All rounds are done; what only the last evaluation knows must be found again."""
     config = settings["images"](tmp_path)
-    with monkeypatch.context() as patch, pytest.raises(KilledError):
-        patch.setattr(last, raise_at(1, KilledError))
+    with monkeypatch.context() as patch, pytest.raises(StoppedError):
+        patch.setattr(last, raise_at(1, StoppedError))
         toyseg.train(config)
     assert not (tmp_path / "run" / "results.json").exists()
     toyseg.train(config, resume=True)
@@ -429,10 +409,8 @@ def _results(config: dict) -> dict:
 def test_a_longer_run_goes_on_from_a_shorter_one(tmp_path, reference):
     """Only what depends on the number of rounds may differ: here SWA's start is a fixed round."""
     fixed = {"averaging": {"start": 3, "cycle": 1}}
-    short = toyseg.settings(tmp_path, **fixed, train_cfg={"max_rounds": 4})
-    toyseg.train(short)
-    whole = toyseg.settings(tmp_path / "whole", **fixed)
-    toyseg.train(whole)
+    toyseg.run(tmp_path, **fixed, train_cfg={"max_rounds": 4})
+    whole = toyseg.run(tmp_path / "whole", **fixed)
     longer = toyseg.settings(tmp_path, **fixed)
     toyseg.train(longer, resume=True)
     for key in toyseg.CARRIED:
@@ -443,8 +421,7 @@ def test_a_longer_run_goes_on_from_a_shorter_one(tmp_path, reference):
 
 def test_garbage_goes_and_what_a_resume_needs_stays(tmp_path):
     changes = {"default_hooks": {"checkpoint": {"interval": 1, "keep_last": 3}}}
-    config = toyseg.settings(tmp_path, **changes)
-    toyseg.train(config)
+    config = toyseg.run(tmp_path, **changes)
     kept = [r for r, _ in checkpoint_module.checkpoints(tmp_path / "run" / "checkpoints")]
     assert kept == [4, 5, 6]
     needed = {

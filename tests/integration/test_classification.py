@@ -38,8 +38,7 @@ def root(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def reference(tmp_path_factory, root):
     """The undisturbed run."""
-    config = toycls.settings(tmp_path_factory.mktemp("reference"), root)
-    toyseg.train(config)
+    config = toycls.run(tmp_path_factory.mktemp("reference"), root)
     return config
 
 
@@ -73,8 +72,7 @@ def test_the_reference_is_worth_comparing(reference, root):
     assert toyseg.differences(last["state_dict"], last["averaged_state_dict"])
     folder = Path(reference["work_dir"]).parent / "other"
     for without in (toycls.AUGMENTED[:-1], [*toycls.CROP_AND_FLIP, toycls.AUGMENTED[-1]]):
-        other = toycls.settings(folder, root, train_dataloader={"transforms": without})
-        toyseg.train(other)
+        other = toycls.run(folder, root, train_dataloader={"transforms": without})
         assert toyseg.run_differences(reference, other)
 
 
@@ -85,7 +83,7 @@ def test_clients_trained_in_another_order(tmp_path, root):
     """FedDyn, whose clients keep a state, and dropout, which draws while it trains."""
     runs = []
     for executor in ("InProcessExecutor", "BackwardExecutor"):
-        config = toycls.settings(
+        config = toycls.run(
             tmp_path / executor,
             root,
             executor={"type": executor},
@@ -93,7 +91,6 @@ def test_clients_trained_in_another_order(tmp_path, root):
             model={"dropout": 0.3},
             train_cfg={"max_rounds": 4},
         )
-        toyseg.train(config)
         runs.append(config)
     assert_same_run(*runs)
 
@@ -142,14 +139,13 @@ def test_channels_last_is_a_matter_of_speed(tmp_path, root):
     """float64: up to the order of sums."""
     runs = []
     for channels_last in (True, False):
-        config = toycls.settings(
+        config = toycls.run(
             tmp_path / str(channels_last),
             root,
             channels_last=channels_last,
             dtype="float64",
             train_cfg={"max_rounds": 2},
         )
-        toyseg.train(config)
         runs.append(toyseg.checkpoint(config)["state_dict"])
     for name, tensor in runs[0].items():
         torch.testing.assert_close(tensor, runs[1][name], rtol=1e-9, atol=1e-11)
@@ -157,8 +153,7 @@ def test_channels_last_is_a_matter_of_speed(tmp_path, root):
 
 def test_other_images_are_not_resumed_on(tmp_path):
     root = toycls.write_data(tmp_path / "data")
-    config = toycls.settings(tmp_path, root, train_cfg={"max_rounds": 1})
-    toyseg.train(config)
+    config = toycls.run(tmp_path, root, train_cfg={"max_rounds": 1})
     (images, labels), test = toycls.pictures(toycls.TRAIN, 0), toycls.pictures(toycls.TEST, 1)
     images[17, 3, 3, 0] ^= 1
     names = [f"class {i}" for i in range(toycls.CLASSES)]
@@ -169,16 +164,14 @@ def test_other_images_are_not_resumed_on(tmp_path):
 
 def test_bfloat16_is_resumed_too(tmp_path, root):
     amp = {"train_cfg": {"amp": True, "max_rounds": 2, "hook_interval": 1}}
-    whole = toycls.settings(tmp_path / "whole", root, **amp)
-    toyseg.train(whole)
+    whole = toycls.run(tmp_path / "whole", root, **amp)
     halved = toycls.settings(tmp_path / "halved", root, **amp)
     stop = {"type": "KillHook", "at": "client", "round_": 2, "marker": str(tmp_path / "stopped")}
     with pytest.raises(Interrupted, match="rounds 1 to"):
         toyseg.train({**halved, "custom_hooks": [{**stop, "number": int(signal.SIGINT)}]})
     toyseg.train(halved, resume=True)
     assert_same_run(whole, halved)
-    plain = toycls.settings(tmp_path / "plain", root, train_cfg={"max_rounds": 2})
-    toyseg.train(plain)
+    plain = toycls.run(tmp_path / "plain", root, train_cfg={"max_rounds": 2})
     assert toyseg.run_differences(whole, plain)
 
 
@@ -235,14 +228,13 @@ def test_sam_of_no_radius_is_fedavg(tmp_path, root, wrapper):
     sgd = {"type": "SGD", "lr": 0.1, "momentum": 0.9}
     runs = []
     for options in ({"type": "OptimWrapper"}, {"type": wrapper, "rho": 0.0}):
-        config = toycls.settings(
+        config = toycls.run(
             tmp_path / options["type"],
             root,
             model={"dropout": 0.4},
             optim_wrapper={"_delete_": True, **options, "optimizer": sgd},
             train_cfg={"max_rounds": 3},
         )
-        toyseg.train(config)
         runs.append(config)
     assert_same_run(*runs)
 
@@ -252,8 +244,7 @@ def test_sam_of_no_radius_is_fedavg(tmp_path, root, wrapper):
 
 def test_a_client_with_fewer_images_than_a_batch(tmp_path, root):
     sampler = {"_delete_": True, "type": "FixedSampler", "participants": [["d"]], "repeat": True}
-    config = toycls.settings(tmp_path, root, client_sampler=sampler, train_cfg={"max_rounds": 2})
-    toyseg.train(config)
+    config = toycls.run(tmp_path, root, client_sampler=sampler, train_cfg={"max_rounds": 2})
     for line in toyseg.history(config):
         (entry,) = line["participants"]
         assert entry["client"] == "d" and entry["samples"] == 3
@@ -268,8 +259,7 @@ def test_a_client_with_fewer_images_than_a_batch(tmp_path, root):
 
 def test_when_it_is_evaluated_and_the_window_at_the_end(tmp_path, root):
     loop = {"max_rounds": 12, "val_interval": 3, "val_last_rounds": 3, "val_last_interval": 1}
-    config = toycls.settings(tmp_path, root, train_cfg=loop)
-    toyseg.train(config)
+    config = toycls.run(tmp_path, root, train_cfg=loop)
     metrics = {r["round"]: r["metrics"] for r in toyseg.history(config) if "metrics" in r}
     assert list(metrics) == [3, 6, 9, 10, 11, 12]
     window = [metrics[round_]["test/accuracy"] for round_ in (10, 11, 12)]
@@ -368,10 +358,9 @@ def test_a_dry_run_tells_the_plan_and_writes_nothing(tmp_path, root, capsys):
 
 def test_pictures_of_a_classification_run(tmp_path, root):
     hooks = {"pictures": {"type": "PicturesHook"}, "progress": {"type": "ProgressHook"}}
-    config = toycls.settings(
+    toycls.run(
         tmp_path, root, default_hooks=hooks, train_cfg={"max_rounds": 2}, log_level="WARNING"
     )
-    toyseg.train(config)
     written = {path.name for path in (tmp_path / "run" / "pictures").glob("*.png")}
     assert {"curves.png", "corruptions.png", "client_accuracy.png"} <= written
     log = next((tmp_path / "run").rglob("*.log")).read_text()

@@ -204,15 +204,13 @@ def test_a_config_without_evaluation_has_results_too(outside):
 
 def test_a_history_can_be_replayed(tmp_path):
     """A run with random participants, and one that is given them from its history."""
-    first = toyseg.settings(tmp_path / "a", train_cfg={"max_rounds": 3})
-    toyseg.train(first)
+    first = toyseg.run(tmp_path / "a", train_cfg={"max_rounds": 3})
     replay = {
         "_delete_": True,
         "type": "FixedSampler",
         "file": str(tmp_path / "a" / "run" / "history.jsonl"),
     }
-    second = toyseg.settings(tmp_path / "b", train_cfg={"max_rounds": 3}, client_sampler=replay)
-    toyseg.train(second)
+    second = toyseg.run(tmp_path / "b", train_cfg={"max_rounds": 3}, client_sampler=replay)
     assert toyseg.run_differences(first, second) == []
 
 
@@ -228,10 +226,9 @@ def test_a_history_can_be_replayed(tmp_path):
 )
 def test_which_checkpoints_are_kept(tmp_path, options, kept):
     changes = {**toyseg.PLAIN, "val_dataloader": None, "val_evaluator": None}
-    config = toyseg.settings(
+    toyseg.run(
         tmp_path, **changes, train_cfg={"local_epochs": 1}, default_hooks={"checkpoint": options}
     )
-    toyseg.train(config)
     folder = tmp_path / "run" / "checkpoints"
     assert sorted(int(p.stem[6:]) for p in folder.glob("round_*.pth")) == kept
     assert not list(folder.glob("*.tmp"))
@@ -316,8 +313,7 @@ def test_a_checkpoint_loads_in_a_plain_model(tmp_path):
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     torch.set_num_threads(1)
-    config = toyseg.settings(tmp_path_factory.mktemp("finished"))
-    toyseg.train(config)
+    config = toyseg.run(tmp_path_factory.mktemp("finished"))
     return config
 
 
@@ -393,10 +389,9 @@ def test_a_metric_with_a_prefix_is_trained_tested_and_verified(tmp_path):
     """Its values and its IoU by class are together, beside those of the metric without one."""
     iou = {"type": "IoUMetric", "num_classes": 3}
     metrics = [iou, {**iou, "prefix": "other"}]
-    config = toyseg.settings(
+    config = toyseg.run(
         tmp_path, val_evaluator=metrics, test_evaluator=metrics, train_cfg={"max_rounds": 1}
     )
-    toyseg.train(config)
     folder = Path(config["work_dir"])
     final = json.loads((folder / "results.json").read_text())["final"]
     assert final["seen/other"] == final["seen"] and len(final["seen"]["IoU"]) == 3

@@ -268,8 +268,7 @@ def test_runs_of_one_process_leave_no_file_open(tmp_path):
 
 
 def test_what_an_earlier_run_saved_is_not_told_as_this_ones(tmp_path, monkeypatch):
-    config = toyseg.settings(tmp_path, **PLAIN)
-    toyseg.train(config)
+    config = toyseg.run(tmp_path, **PLAIN)
 
     def build(run):
         raise MemoryError

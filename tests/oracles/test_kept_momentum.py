@@ -42,18 +42,11 @@ def test_against_the_transcription(tmp_path):
 
 def test_resumes_bit_for_bit(tmp_path):
     """Interrupted in the third round, after its first client has left a momentum behind."""
-    disarmed, armed = tmp_path / "disarmed", tmp_path / "armed"
-    disarmed.touch()
     sgd = {"type": "SGD", "lr": 0.05, "momentum": 0.9, "nesterov": True}
-    hooks = [KEPT, {"type": "BreakHook", "round_": 3, "marker": str(disarmed)}]
-    changes = {"optim_wrapper": {"optimizer": sgd}, "custom_hooks": hooks}
+    changes = {"optim_wrapper": {"optimizer": sgd}, "custom_hooks": [KEPT]}
     whole = toyalgorithms.run(tmp_path / "whole", FEDAVG, **changes)
-    broken = copy.deepcopy(whole)
-    broken["work_dir"] = str(tmp_path / "broken" / "run")
-    broken["custom_hooks"][1]["marker"] = str(armed)
-    with pytest.raises(RuntimeError, match="broken off in round 3"):
-        toyseg.train(broken)
-    toyseg.train(broken, resume=True)
+    broken = {**whole, "work_dir": str(tmp_path / "broken" / "run")}
+    assert toyalgorithms.train_stopped(broken, 21) == [2], "in the second client of round 3"
     assert toyseg.run_differences(broken, whole) == []
     plain = toyalgorithms.run(tmp_path / "plain", FEDAVG, **{**changes, "custom_hooks": []})
     one, other = (toyseg.checkpoint(run)["state_dict"] for run in (whole, plain))

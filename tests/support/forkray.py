@@ -145,6 +145,14 @@ def install(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", ray)
 
 
+def workers(monkeypatch, number):
+    """The changes of a config for a run on so many workers; none for None."""
+    if number is None:
+        return {}
+    install(monkeypatch)
+    return {"executor": {"type": "RayExecutor", "num_workers": number}}
+
+
 def kill_one(number):
     """SIGKILL one of the workers."""
     alive = [actor for actor in Actor.alive if actor.process.is_alive()]

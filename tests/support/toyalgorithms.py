@@ -1,17 +1,17 @@
 """Runs of one algorithm beside another on the toy segmentation, to be compared bit for bit."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 import toyseg
 from mmengine.config import Config
 
 from fedseg.core.flat import FlatModel
-from fedseg.hooks import FederatedHook
 from fedseg.optim.local import build_local_optimizer
-from fedseg.registry import HOOKS
+from fedseg.runner.interrupt import InterruptGuard
 
 PARTICIPANTS = (["a", "b"], ["a", "f"], ["c", "b"])  # d and e never
 TRAINED = {"a", "b", "c", "f"}
@@ -23,19 +23,6 @@ SAM = {**SGD, "type": "SAMOptimWrapper", "rho": 0.05}
 EQUAL_SIZES = {
     "train_dataloader": {"dataset": {"users": dict.fromkeys(toyseg.USERS, 4)}},
 }
-
-
-@HOOKS.register_module()
-class BreakHook(FederatedHook):
-    """Breaks a round off when its first client has finished; once per marker file."""
-
-    def __init__(self, round_: int, marker: str) -> None:
-        self.break_round, self.marker = round_, Path(marker)
-
-    def after_client(self, runner: Any, client: Any, update: Any) -> None:
-        if runner.round == self.break_round and not self.marker.exists():
-            self.marker.touch()
-            raise RuntimeError(f"broken off in round {runner.round}")
 
 
 def run(folder: Path, algorithm: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
@@ -58,6 +45,37 @@ def run(folder: Path, algorithm: Mapping[str, Any], **changes: Any) -> dict[str,
     config = toyseg.merge(toyseg.settings(folder, **base), changes)
     toyseg.train(config)
     return config
+
+
+class StoppedError(BaseException):
+    """Stands for SIGKILL: nothing in the engine catches it."""
+
+
+def raise_at(number: int, error: type[BaseException] = StoppedError) -> Callable[..., None]:
+    """A function that raises at its n-th call."""
+    calls = []
+
+    def tick(*_: Any, **__: Any) -> None:
+        calls.append(None)
+        if len(calls) == number:
+            raise error("stopped")
+
+    return tick
+
+
+def train_stopped(config: Mapping[str, Any], *steps: int) -> list[int]:
+    """Train, stopped before its n-th local step and each time that it is resumed; then to the end.
+
+    Returns the rounds that were completed at each stop.
+    """
+    completed = []
+    for number, step in enumerate(steps):
+        with pytest.MonkeyPatch.context() as patch, pytest.raises(StoppedError):
+            patch.setattr(InterruptGuard, "check", raise_at(step))
+            toyseg.train(config, resume=number > 0)
+        completed.append(len(toyseg.history(config)))
+    toyseg.train(config, resume=True)
+    return completed
 
 
 def model_differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:

@@ -153,3 +153,10 @@ def settings(folder: Path, root: Path, **changes: Any) -> dict[str, Any]:
         "batchnorm": None,
     }
     return toyseg.merge(toyseg.settings(folder, **base), changes)
+
+
+def run(folder: Path, root: Path, **changes: Any) -> dict[str, Any]:
+    """Train with :func:`settings`; returns the config."""
+    config = settings(folder, root, **changes)
+    toyseg.train(config)
+    return config

@@ -347,6 +347,13 @@ def train(config: Mapping[str, Any], resume: bool = False) -> Any:
     return made
 
 
+def run(folder: Path, **changes: Any) -> dict[str, Any]:
+    """Train with :func:`settings`; returns the config, from which the functions below read."""
+    config = settings(folder, **changes)
+    train(config)
+    return config
+
+
 def write_config(path: Path, config: Mapping[str, Any]) -> Path:
     """The config as a file."""
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -42,8 +42,7 @@ def quadratic(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def silo(tmp_path_factory) -> Path:
     """A run with SiloBN whose clients have statistics of their own."""
-    config = toyseg.settings(tmp_path_factory.mktemp("silo"), train_cfg={"max_rounds": 2})
-    toyseg.train(config)
+    config = toyseg.run(tmp_path_factory.mktemp("silo"), train_cfg={"max_rounds": 2})
     return Path(config["work_dir"])
 
 
@@ -256,8 +255,7 @@ MIME = {
 @pytest.mark.parametrize("changes", [{}, MIME], ids=["FedAvg", "MIME"])
 def test_a_clients_model_is_named_and_is_the_one_that_it_trains(tool, silo, tmp_path, changes):
     keep = {"default_hooks": {"checkpoint": {"keep_every": 1}}}
-    config = toyseg.settings(tmp_path, train_cfg={"max_rounds": 2}, **keep, **changes)
-    toyseg.train(config)
+    config = toyseg.run(tmp_path, train_cfg={"max_rounds": 2}, **keep, **changes)
     run, first = config["work_dir"], Path(config["work_dir"]) / "checkpoints" / "round_000001.pth"
     with opened(Source((run,), trusted=("toyseg",))) as data:
         participants = {point.name: point for point in train_models(data, first)}
@@ -291,8 +289,7 @@ def test_a_clients_model_is_named_and_is_the_one_that_it_trains(tool, silo, tmp_
 @pytest.mark.parametrize("changes", [{}, CYCLE], ids=["SWA of every round", "a cycle of rates"])
 def test_participants_are_trained_as_the_run_trains_them(tmp_path, changes):
     """Their mean is the next global model of a run that goes on."""
-    config = toyseg.settings(tmp_path, train_cfg={"max_rounds": 2}, **changes)
-    toyseg.train(config)
+    config = toyseg.run(tmp_path, train_cfg={"max_rounds": 2}, **changes)
     folder = Path(config["work_dir"]) / "checkpoints"
     with opened(Source((config["work_dir"],), trusted=("toyseg",))) as run:
         models = train_models(run, folder / "round_000001.pth")
