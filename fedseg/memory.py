@@ -15,6 +15,7 @@ from torch import Tensor
 from fedseg.errors import TrainingError
 
 LONG = 1 << 16  # elements
+LARGEST = 1e10  # of weights; statistics of raw pixels are far below it
 _kept: list[tuple[np.ndarray, weakref.ref]] = []  # memory, and what all tensors in it refer to
 
 
@@ -48,6 +49,15 @@ def threads(number: int | None = None) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def find_fault(weights: Tensor) -> str | None:
+    """Why no training can have given these weights or statistics, or None."""
+    if not torch.isfinite(weights).all():
+        return "is not finite"
+    if weights.numel() and float(weights.abs().max()) > LARGEST:
+        return f"has values above {LARGEST:g}, which no training gives"
+    return None
 
 
 def finite(logits: Tensor) -> Tensor:

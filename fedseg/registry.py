@@ -163,7 +163,11 @@ OPTIM_WRAPPER_CONSTRUCTORS = _child("optim wrapper constructor", _mmseg.OPTIM_WR
 PARAM_SCHEDULERS = _child("parameter scheduler", _mmseg.PARAM_SCHEDULERS)
 
 TASK_UTILS = _child("task util", _mmseg.TASK_UTILS)
-METRICS = _child("metric", _mmseg.METRICS, {"evaluation.metrics": ["Accuracy", "IoUMetric"]})
+METRICS = _child(
+    "metric",
+    _mmseg.METRICS,
+    {"evaluation.metrics": ["Accuracy", "IoUMetric", "DiceMetric", "BoundaryIoU"]},
+)
 EVALUATOR = _child("evaluator", _mmseg.EVALUATOR)
 VISUALIZERS = _child("visualizer", _mmseg.VISUALIZERS, {"hooks.trackers": ["LazyVisualizer"]})
 VISBACKENDS = _child(
@@ -221,6 +225,7 @@ PARTITIONS = LazyRegistry(
 LOCAL_LOSSES = LazyRegistry(
     "local loss",
     {
+        "algorithms.class_weights": ["ClassWeights"],
         "algorithms.fedalign": ["FedAlign"],
         "algorithms.gradaug": ["GradAug"],
         "algorithms.moon": ["MOON"],

@@ -100,6 +100,7 @@ class FederatedTrainLoop(BaseLoop):
         self.round = 0
         self.pending: dict[str, Any] | None = None
         self._rates: Sequence[float] = [math.inf]  # of the round before
+        self._length: float | None = None  # of the model after it, in this process
 
     # MMEngine reads these where it speaks of epochs and iterations: both are rounds here
     max_epochs = max_iters = property(lambda self: self.max_rounds)
@@ -172,6 +173,8 @@ class FederatedTrainLoop(BaseLoop):
         run.optim_wrapper.start_round(number)
         run.call_hook("before_train_epoch")
         run.call_hook("before_round")
+        before = max(1.0, self._length or self.norm_w)
+        self._check_model(before, "before it is sent. Look for a hook that changes it")
         rates = [group["lr"] for group in run.optim_wrapper.optimizer.param_groups]
         if not any(rates) and any(self._rates):
             run.logger.warning(f"from round {number} on the learning rate is 0 (param_scheduler)")
@@ -246,17 +249,23 @@ class FederatedTrainLoop(BaseLoop):
             run.trainer.local_loss.step(server, updates)
             server.take_buffers(updates)
             record.line["norm_delta"] = float(updates.mean("delta").norm())
-        length = record.line["norm_w"] = norm(server.w, accumulation_dtype(server.w.device))
-        if not (math.isfinite(length) and length <= self.max_norm_ratio * self.norm_w):
-            grown = f"goes from norm {self.norm_w:.3g} to {length:.3g}"
-            raise TrainingError(
-                f"round {run.round}: the global model "
-                f"{grown if math.isfinite(length) else 'is not finite'} after the server step of "
-                f"{type(run.algorithm).__name__}. Lower the learning rates or set "
-                "optim_wrapper.clip_grad"
-            )
+        why = (
+            f"after the server step of {type(run.algorithm).__name__}. Lower the learning rates or "
+        )
+        self._length = self._check_model(self.norm_w, f"{why}set optim_wrapper.clip_grad")
+        record.line["norm_w"] = self._length
         for name, value in run.algorithm.diagnostics(server).items():
             record.line.setdefault(name, value)  # the round's own metrics keep their names
+
+    def _check_model(self, before: float, why: str) -> float:
+        """The norm of the global model; TrainingError if no round leads there from ``before``."""
+        server = self.runner.server
+        length = norm(server.w, accumulation_dtype(server.w.device))
+        finite = math.isfinite(length) and finite_norm(server.buffers) is not None
+        if not finite or length > self.max_norm_ratio * before:
+            grown = f"goes from norm {before:.3g} to {length:.3g}" if finite else "is not finite"
+            raise TrainingError(f"round {self.runner.round}: the global model {grown} {why}")
+        return length
 
     def _commit(self, record: RoundRecord) -> None:
         run = self.runner

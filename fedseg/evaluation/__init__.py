@@ -1,3 +1,3 @@
 """Metrics: exact counts in int64, values in percent."""
 
-from fedseg.evaluation.metrics import Accuracy, CountingMetric, IoUMetric
+from fedseg.evaluation.metrics import Accuracy, BoundaryIoU, CountingMetric, DiceMetric, IoUMetric

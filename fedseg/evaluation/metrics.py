@@ -1,5 +1,6 @@
 """Accuracy and intersection over union, each from integer counts that one evaluation sums up."""
 
+import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,7 +9,9 @@ import numpy as np
 import torch
 from mmengine.evaluator import BaseMetric
 from torch import Tensor
+from torch.nn import functional
 
+from fedseg.config.schema import PositiveShare
 from fedseg.errors import ConfigError, DataError
 from fedseg.memory import finite
 from fedseg.metric_names import SPREAD
@@ -243,13 +246,8 @@ class ByCorruption(Grouped):
         return {"corruptions": table, "severities": list(dict.fromkeys(s for _, s in self.groups))}
 
 
-@METRICS.register_module()
-class IoUMetric(CountingMetric):
-    """mIoU, mean class accuracy and pixel accuracy, in PERCENT (0..100), over one data set.
-
-    Pixels are counted in one int64 confusion matrix, rows are the ground truth; ignored pixels
-    count nowhere. A class without a pixel in the ground truth is left out of the means (IoU None);
-    predicting it still lowers the IoU of the classes that those pixels belong to.
+class PixelMetric(CountingMetric):
+    """Base of the metrics of label maps.
 
     Args:
         num_classes: C, for a data set that names no classes.
@@ -268,6 +266,24 @@ class IoUMetric(CountingMetric):
         """Class names; numbers if the data set gave none."""
         return super().classes or tuple(str(c) for c in range(self.num_classes))
 
+    def _check(self, labels: Tensor, predictions: Tensor) -> tuple[Tensor, Tensor]:
+        if not self.classes:
+            kind = type(self).__name__
+            raise ConfigError(f"{kind}.num_classes: set it, the data set names no classes")
+        labels, predictions = super()._check(labels, predictions)
+        self._check_range("predictions", predictions)
+        return labels, predictions
+
+
+@METRICS.register_module()
+class IoUMetric(PixelMetric):
+    """mIoU, mean class accuracy and pixel accuracy, in PERCENT (0..100), over one data set.
+
+    Pixels are counted in one int64 confusion matrix, rows are the ground truth; ignored pixels
+    count nowhere. A class without a pixel in the ground truth is left out of the means (IoU None);
+    predicting it still lowers the IoU of the classes that those pixels belong to.
+    """
+
     @property
     def confusion(self) -> Tensor:
         """int64 [C, C], ``confusion[truth, prediction]``: pixels counted so far."""
@@ -276,10 +292,7 @@ class IoUMetric(CountingMetric):
 
     def count(self, labels: Tensor, predictions: Tensor) -> Tensor:
         c = len(self.classes)
-        if not c:
-            raise ConfigError("IoUMetric.num_classes: set it, the data set names no classes")
         labels, predictions = self._check(labels, predictions)
-        self._check_range("predictions", predictions)
         if c <= BYTE and _fit_bytes(labels):  # 15 times as fast on a CPU
             table = _count_bytes(labels, predictions)
             present = table.sum(1).nonzero()
@@ -320,3 +333,75 @@ class IoUMetric(CountingMetric):
         confusion = self.confusion
         union = confusion.sum(1) + confusion.sum(0) - confusion.diagonal()
         return confusion.diagonal().double() / union.clamp(min=1)
+
+
+@METRICS.register_module()
+class DiceMetric(IoUMetric):
+    """``mDice``: the mean over classes of twice the overlap over both areas, in PERCENT.
+
+    Arguments, counts and classes that are left out are those of :class:`IoUMetric`.
+    """
+
+    per_class_name = "Dice"
+
+    def compute_metrics(self, results: list) -> dict[str, float]:
+        return {"mDice": super().compute_metrics(results)["mIoU"]}
+
+    def _iou(self) -> Tensor:
+        areas = self.confusion.sum(1) + self.confusion.sum(0)
+        return 2 * self.confusion.diagonal().double() / areas.clamp(min=1)
+
+
+@METRICS.register_module()
+class BoundaryIoU(PixelMetric):
+    """``mBIoU``: as mIoU, of the pixels near the boundary of their class, in PERCENT.
+
+    Cheng et al., "Boundary IoU", CVPR 2021: of each class's area, in the labels and in the
+    prediction, those pixels count that are at most ``width`` from outside of it; an image's edge is
+    outside. Ignored pixels count nowhere.
+
+    Args:
+        width: share of the image's diagonal.
+        kwargs: num_classes, ignore_index, prefix: see :class:`PixelMetric`.
+    """
+
+    per_class_name = "BIoU"
+
+    def __init__(self, width: PositiveShare = 0.02, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.width = width
+
+    def count(self, labels: Tensor, predictions: Tensor) -> Tensor:
+        """int64 [3, C]: overlap, union, and labels' pixels near the boundaries of each class."""
+        labels, predictions = self._check(labels, predictions)
+        valid = labels != self.ignore_index
+        self._check_range("labels", labels.masked_fill(~valid, 0))
+        counts = torch.zeros(3, len(self.classes), dtype=torch.int64, device=labels.device)
+        for number in torch.unique(torch.cat([labels[valid], predictions[valid]])).tolist():
+            truth, found = (self._near(ids == number) & valid for ids in (labels, predictions))
+            areas = [(truth & found).sum(), (truth | found).sum(), truth.sum()]
+            counts[:, number] = torch.stack(areas)
+        return counts
+
+    def _near(self, areas: Tensor) -> Tensor:
+        """The pixels of areas, bool [B, H, W], that are near their boundaries."""
+        height, width = areas.shape[1:]
+        reach = max(1, round(self.width * math.hypot(height, width)))
+        outside = (~areas).float()
+        for kernel in ((1, 2 * reach + 1), (2 * reach + 1, 1)):
+            padding = (reach, reach, 0, 0) if kernel[0] == 1 else (0, 0, reach, reach)
+            outside = functional.max_pool2d(functional.pad(outside, padding, value=1.0), kernel, 1)
+        return areas & outside.bool()
+
+    def compute_metrics(self, results: list) -> dict[str, float]:
+        values = [value for value in self.per_class().values() if value is not None]
+        if not values:
+            raise DataError("BoundaryIoU: no labeled pixel was counted; is the test set empty?")
+        return {"mBIoU": float(np.mean(values))}
+
+    def per_class(self) -> dict[str, float | None]:
+        """Boundary IoU of each class in PERCENT; None for a class without labeled pixels there."""
+        if self.counts is None:
+            return {}
+        shares = zip(self.classes, *self.counts.tolist(), strict=True)
+        return {name: 100 * both / union if own else None for name, both, union, own in shares}

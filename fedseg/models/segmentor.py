@@ -30,7 +30,8 @@ class Segmentor(InitializedModel):
     ``out`` is the main one (torchvision). Logits of any resolution are resized bilinearly.
 
     Args:
-        network: config or module.
+        network: config or module; in a config file also the path of a config of MMSegmentation, or
+            its name in the installed one, ``mmseg::pspnet/pspnet_r50-d8_4xb2-40k_....py``.
         loss: config or module, called with logits and labels [B, H, W]. One with an attribute
             ``resizes = True`` gets logits as the network made them, any other at the labels' size.
         num_classes: written into the network's config (into every head of an EncoderDecoder). None

@@ -6,9 +6,10 @@ same model, data and optimizer, to the last bit.
 
 import inspect
 import os
+import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from itertools import zip_longest
@@ -56,6 +57,7 @@ from fedseg.hooks.averaging import ModelAverage
 from fedseg.hooks.local_state import LocalState
 from fedseg.loaders.partitioned import PartitionedData
 from fedseg.loaders.streaming import temporary_seed
+from fedseg.memory import find_fault
 from fedseg.models.features import cache_features
 from fedseg.models.lora import LoRA, with_adapters
 from fedseg.optim import OptimWrapper, build_local_optimizer
@@ -193,22 +195,33 @@ def build_schedulers(cfg: Config, local: OptimWrapper) -> list[Any]:
 def build_model(cfg: Config) -> nn.Module:
     """The network in its dtype, on the CPU; its weights are drawn by :func:`build_vectors`."""
     torch.manual_seed(seed_for(cfg.randomness.seed, "build"))
-    with _offline():
+    with _offline("model"):
         options = {k: v for k, v in cfg.model.items() if k not in PLACES["model"].keys}
         model = build(MODELS, options, "model", base=nn.Module)
     return model.to(getattr(torch, cfg.get("dtype", "float32")))
 
 
-def _offline() -> AbstractContextManager:
-    """Within it ConfigError is raised where a network asks for pretrained weights elsewhere."""
+@contextmanager
+def _offline(field: str) -> Iterator[None]:
+    """Within it ConfigError is raised where what is built asks for files elsewhere.
+
+    A cache of earlier downloads is none: on another machine the run would be another one.
+    """
+    fix = "name local files"
+    if field == "model":
+        fix = "set pretrained to False or None, leave init_cfg's checkpoint out, and give a local "
+        fix += "file as model.weights"
 
     def refuse(host: Any, *_: Any, **__: Any) -> None:
-        raise ConfigError(
-            f"model: asks {host} for weights, and nothing is downloaded: set pretrained to False "
-            "or None, leave init_cfg's checkpoint out, and give a local file as model.weights"
-        )
+        raise ConfigError(f"{field}: asks {host} for a file, and nothing is downloaded: {fix}")
 
-    return mock.patch("socket.getaddrinfo", refuse)
+    with (
+        tempfile.TemporaryDirectory() as empty,
+        mock.patch("socket.getaddrinfo", refuse),
+        mock.patch.dict(os.environ, TORCH_HOME=empty),
+        mock.patch("torch.hub._hub_dir", None),
+    ):
+        yield
 
 
 def move_model(model: nn.Module, cfg: Config) -> nn.Module:
@@ -224,13 +237,11 @@ def build_vectors(model: nn.Module, cfg: Config) -> FlatModel:
     """Draw the initial weights, lay the model out as vectors, load ``load_from``."""
     torch.manual_seed(seed_for(cfg.randomness.seed, "init"))
     if hasattr(model, "init_weights"):
-        with _offline():
+        with _offline("model"):
             model.init_weights()
     for name, tensor in model.state_dict().items():
-        if not torch.isfinite(tensor).all():
-            raise ConfigError(
-                f"model: {name} is not finite: take another file for model.weights or init_cfg"
-            )
+        if fault := find_fault(tensor):
+            raise ConfigError(f"model: {name} {fault}: take another model.weights or init_cfg")
     freeze = cfg.model.get("freeze") or ()
     check_value("model.freeze", freeze, str | Sequence[str])
     frozen = part_names(model, freeze, "model.freeze") if freeze else ()
@@ -268,6 +279,7 @@ def load_weights(
     return payload
 
 
+@_offline("train_dataloader")
 def assemble_trainer(
     cfg: Config,
     flat: FlatModel,
@@ -432,6 +444,7 @@ def _trains_on(flat: FlatModel, batch: Any) -> bool:
     return True
 
 
+@_offline("val_dataloader")
 def build_evaluation(cfg: Config, kind: str, run: Any) -> Any:
     """The loop that evaluates a run on the config's ``"val"`` or ``"test"`` sets."""
     if not hasattr(run, "trainer") and trains_clients(cfg, kind):  # a test

@@ -26,6 +26,7 @@ from fedseg.core.forward import map_tensors
 from fedseg.core.hook import FederatedHook
 from fedseg.errors import ConfigError, DataError, lacks_memory
 from fedseg.files import atomic_writer, sha256
+from fedseg.memory import find_fault
 from fedseg.metric_names import Metric
 from fedseg.models.weights import STATE_DICTS, with_frozen_part
 from fedseg.registry import HOOKS
@@ -198,14 +199,14 @@ def check_like(found: Any, expected: Any, where: str) -> None:
 
 
 def check_weights(weights: Mapping[str, Any], where: str) -> None:
-    """Raise DataError unless all are tensors, by names, and finite."""
+    """Raise DataError unless all are tensors, by names, with numbers that training can give."""
     for name, value in weights.items():
         if isinstance(value, Mapping):
             check_weights(value, f"{where}: {name}")
         elif not isinstance(value, Tensor) or not isinstance(name, str):
             raise DataError(f"{where}: {name}: is a {type(value).__name__}, no tensor")
-        elif not torch.isfinite(value).all():
-            raise DataError(f"{where}: {name}: is not finite; use an earlier checkpoint")
+        elif fault := find_fault(value):
+            raise DataError(f"{where}: {name}: {fault}; use an earlier checkpoint")
 
 
 def checkpoints(folder: Path) -> list[tuple[int, Path]]:

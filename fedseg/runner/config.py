@@ -102,6 +102,9 @@ DEFAULTS: Mapping[str, Any] = {
 }
 VIEWS = ("views", "spread", "fine_tune_steps", "fine_tune_lr")  # of val_cfg, and so of test_cfg
 PREPARATION = ("pipeline", "test_mode", "style")  # of data sets: how samples are prepared
+# options of models that name a file or an address of weights, or a folder to write to
+INITIAL = {"init_cfg", "pretrained", "pretrained_cfg", "checkpoint_path", "checkpoint", "weights"}
+INITIAL |= {"feature_cache"}
 REQUIRED_KEYS = ("model", "train_dataloader", "train_cfg", "optim_wrapper", "client_sampler")
 
 
@@ -140,6 +143,17 @@ def complete_config(config: Config) -> Config:
         views = {key: value for key, value in (config.val_cfg or {}).items() if key in VIEWS}
         _set_defaults(config.test_cfg, views)
     return config
+
+
+def drop_weights(model: Any) -> None:
+    """Take what names files or addresses of initial weights out of a model's config, in place."""
+    if isinstance(model, dict):
+        model.update(dict.fromkeys(INITIAL & model.keys()))
+        if model.get("type") == "TIMMBackbone":
+            model["pretrained"] = False  # its default would fetch them
+    for inner in model.values() if isinstance(model, dict) else model:
+        if isinstance(inner, dict | list | tuple):
+            drop_weights(inner)
 
 
 def trains_clients(config: Mapping[str, Any], kind: str) -> bool:

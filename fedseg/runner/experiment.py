@@ -8,11 +8,11 @@ from typing import Any
 from mmengine.config import Config, DictAction
 
 from fedseg.config.components import VAL, check_roots, match_case
-from fedseg.config.layers import get, naming, set_values
+from fedseg.config.layers import get, naming, read_file, set_values
 from fedseg.config.methods import KEYS, compose, make_importable, setting_file
 from fedseg.config.schema import check_value
 from fedseg.errors import ConfigError, DataError, Mistakes
-from fedseg.runner.config import check_config, complete_config
+from fedseg.runner.config import check_config, complete_config, drop_weights
 
 COMPOSED = ("setting", "methods", *KEYS)  # what only a file can say
 
@@ -47,8 +47,30 @@ def load_config(
     path, methods = setting_file(path), [methods] if isinstance(methods, str) else methods
     make_importable(path.resolve().parent)
     config = override(compose(path, methods), work_dir, options, seed, amp, resume, workers)
+    network = get(config, "model.network")
+    if isinstance(network, str):
+        config.model["network"] = _read_network(network, path)
     match_case(dict(config.items()))  # or a run would not be known by its config's checksum
     return config
+
+
+def _read_network(name: str, config: Path) -> dict[str, Any]:
+    """The network of a config of MMSegmentation: a path, also from the config's folder, or a name.
+
+    Without its weights, which model.weights names, and its preprocessing, which is the Segmentor's.
+    """
+    near = [path for path in (Path(name), config.parent / name) if path.is_file()]
+    try:
+        place = str(near[0]) if near else Config._get_cfg_path(name, str(config))[0]
+        network = read_file(place).values.to_dict()["model"]
+    except (ConfigError, OSError, LookupError, AssertionError, TypeError) as error:
+        raise ConfigError(
+            f"model.network: {name} is no config with a model (a path, or mmseg::FOLDER/FILE.py of "
+            f"the installed MMSegmentation): {error}"
+        ) from error
+    network.pop("data_preprocessor", None)
+    drop_weights(network)
+    return network
 
 
 def override(

@@ -24,7 +24,7 @@ from fedseg.datasets.transforms import is_foreign_transform
 from fedseg.errors import DEBUG, ConfigError, DataError, UserError, resource_error
 from fedseg.files import own_path
 from fedseg.runner.checkpoint import checkpoints
-from fedseg.runner.config import complete_config, trains_clients
+from fedseg.runner.config import complete_config, drop_weights, trains_clients
 from fedseg.runner.experiment import override
 from fedseg.runs.config import CONFIG_FILE, recorded_config
 
@@ -45,9 +45,6 @@ LIBRARIES = (
     *("EncoderDecoder", "FCNHead", "DepthwiseSeparableASPPHead", "SegformerHead"),
     *("BiSeNetV2", "MixVisionTransformer", "TIMMBackbone", "OhemCrossEntropy"),
 )
-# Options that name a file or an address of initial weights: the checkpoint has all of them.
-INITIAL = {"init_cfg", "pretrained", "pretrained_cfg", "checkpoint_path", "checkpoint", "weights"}
-INITIAL |= {"feature_cache"}  # nothing is written where a stranger says
 DOMAIN = re.compile(r"\w[\w.-]*")  # it names a folder of pictures
 
 
@@ -118,6 +115,7 @@ def evaluated(
     besides = (*besides, *(("train_dataloader",) if trains_clients(config, "test") else ()))
     values = {key: copy.deepcopy(config[key]) for key in (*EVALUATED, *besides) if key in config}
     kept = Config(values, filename=config.filename)
+    drop_weights(kept.model)  # the checkpoint has all of them
     _check_model(kept.model, "model")
     allowed = _allowed_names(trusted)
     for key, value in kept.items():
@@ -207,11 +205,8 @@ def _check(value: Any, field: str, allowed: Collection[str]) -> None:
 
 
 def _check_model(value: Any, field: str) -> None:
-    """Take initial weights out of a model; raise ConfigError for other files and addresses."""
+    """Raise ConfigError for a file or an address in a model without its initial weights."""
     if isinstance(value, Mapping):
-        value.update(dict.fromkeys(INITIAL & value.keys()))
-        if value.get("type") == "TIMMBackbone":
-            value["pretrained"] = False  # its default would fetch them
         for key, inner in value.items():
             _check_model(inner, f"{field}.{key}")
     elif isinstance(value, list | tuple):

@@ -27,7 +27,8 @@ class Job:
 
     Attributes:
         options: ``KEY=VALUE`` overrides, those of the grid included.
-        state: ``"finished"``, ``"stopped"`` (it is resumed) or ``"new"``.
+        state: ``"finished"``, ``"stopped"`` (it is resumed), ``"new"``, or ``"other"``: the folder
+            has the results of a run with other options, and this one fails.
         rounds: of the whole run.
     """
 
@@ -131,9 +132,7 @@ def _look_up(job: Job) -> Job:
         if not isinstance(made, dict) or "config_sha256" not in made:
             raise DataError(f"{results}: is not a fedseg result: {fix}")
         if made["config_sha256"] != config_digest(config):
-            raise ConfigError(
-                f"{results}: is of another config; give another --work-dir, or remove the folder"
-            )
+            state = "other"
     else:
         state = "stopped" if unfinished(config) else "new"
     return replace(job, state=state, rounds=config.train_cfg.max_rounds)
@@ -161,8 +160,8 @@ def run_sweep(
                 except UserError as error:
                     yield job, 0.0, str(error)
                     continue
-                if now.state == "finished":  # by somebody else, since the plan was made
-                    yield job, 0.0, None
+                if now.state in ("finished", "other"):  # by somebody else, since the plan was made
+                    yield job, 0.0, _refusal(job) if now.state == "other" else None
                     continue
                 active[job] = _start(now), begin
             for job, (process, begin) in list(active.items()):
@@ -177,6 +176,13 @@ def run_sweep(
         for process, _ in active.values():
             process.wait()
         raise
+
+
+def _refusal(job: Job) -> str:
+    results = job.work_dir / "results.json"
+    return (
+        f"{results}: is of a run with other options; give another --work-dir, or remove its folder"
+    )
 
 
 def _start(job: Job) -> subprocess.Popen:
@@ -215,8 +221,8 @@ def expected_seconds(jobs: Sequence[Job]) -> dict[Job, float | str]:
     expected: dict[Job, float | str] = {}
     for job in jobs:
         key = job.config, job.methods, job.options
-        if job.state == "finished":
-            expected[job] = 0.0
+        if job.state in ("finished", "other"):
+            expected[job] = _refusal(job) if job.state == "other" else 0.0
             continue
         if key not in rehearsed:
             with tempfile.TemporaryDirectory() as folder:

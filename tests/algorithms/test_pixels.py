@@ -296,6 +296,44 @@ def test_prototypes_are_the_mean_over_clients(small_config, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:partition")
+def test_classes_weigh_by_their_frequency_over_the_participants(tmp_path):
+    """In float64: the pixels that clients had, the weights of the next round, and its loss."""
+    model = {"_delete_": True, "type": "Segmentor", "loss": {"type": "CrossEntropy"}}
+    model |= {"network": torch.nn.Conv2d(3, 3, 1), "num_classes": None}
+    data = {"dataset": {"test_mode": True}, "batch_size": 100}  # all of a client's images at once
+    config = toyseg.settings(
+        tmp_path,
+        **toyseg.PLAIN,
+        model=model,
+        dtype="float64",
+        local_loss={"type": "ClassWeights", "most": 1.5},
+        train_dataloader=data,
+        client_sampler={"clients_per_round": 2},
+        train_cfg={"max_rounds": 2, "local_epochs": 1},
+    )
+    run = toyseg.train(config)
+    dataset, (first, second) = run.data.dataset, toyseg.history(config)
+    names = [part["client"] for part in first["participants"]]
+    labels = np.stack([dataset.items[i][1] for name in names for i in run.data.indices[name]])
+    pixels = np.bincount(labels[labels != 255], minlength=3)
+    weights = np.minimum(np.median(pixels) / pixels, 1.5)
+    assert weights.std() > 0.01
+    start = toyseg.checkpoint(config, 1)["state_dict"]
+    weight = start["network.weight"].numpy()[:, :, 0, 0]
+    bias = start["network.bias"].numpy()
+    preprocess = run.model.data_preprocessor
+    for part in second["participants"]:
+        own = [dataset.items[i] for i in run.data.indices[part["client"]]]
+        batch = torch.utils.data.default_collate([toyseg.sample(*item) for item in own])
+        x = preprocess(batch, True)["inputs"].double().numpy()
+        z = np.einsum("kc,bchw->bkhw", weight, x) + bias[:, None, None]
+        y = batch["data_samples"].numpy().astype(int)
+        known, safe = y != 255, np.where(y == 255, 0, y)
+        ce = np.logaddexp.reduce(z, 1) - np.take_along_axis(z, safe[:, None], 1)[:, 0]
+        each = np.where(known, weights[safe], 0)
+        assert part["loss"] == pytest.approx((each * ce).sum() / each.sum(), rel=1e-5)
+
+
 @pytest.mark.parametrize("name", PIXEL_LOSSES)
 def test_resumed_bit_for_bit(small_config, tmp_path, name):
     """With SAM, SWA and SiloBN, stopped within a client."""

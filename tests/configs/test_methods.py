@@ -44,6 +44,7 @@ MAKES = {
     "gradaug": {"local_loss.type": "GradAug"},
     "fedseg": {"local_loss.type": "FedSeg", "model.projection": (128, 256)},
     "self_training": {"local_loss.type": "SelfTraining"},
+    "class_weights": {"local_loss.type": "ClassWeights"},
     "cross_entropy": {"model.loss.type": "CrossEntropy"},
     "ohem": {"model.loss.ratio": 0.25},
     "ohem_mmseg": {"model.loss.type": "OhemCrossEntropy"},

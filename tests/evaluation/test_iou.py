@@ -2,12 +2,15 @@
 
 import json
 
+import cv2
 import numpy as np
 import pytest
 import torch
+import toyseg
 
 from fedseg.errors import ConfigError, DataError
-from fedseg.evaluation import IoUMetric
+from fedseg.evaluation import BoundaryIoU, DiceMetric, IoUMetric
+from fedseg.leaderboard.verify import verify
 
 CLASSES = ("road", "car", "sky", "bus")
 
@@ -107,3 +110,60 @@ def test_number_of_classes():
     m = IoUMetric(num_classes=3)
     run(m, [[0, 2]], [[0, 2]])
     assert m.per_class() == {"0": 100.0, "1": None, "2": 100.0}
+
+
+def by_erosion(areas, reach):
+    """The published definition: an area without what is left of it after so many erosions."""
+    padded = np.pad(areas.astype(np.uint8), 1)
+    left = cv2.erode(padded, np.ones((3, 3), np.uint8), iterations=reach)[1:-1, 1:-1]
+    return areas & (left == 0)
+
+
+@pytest.mark.parametrize("width", [0.02, 0.1])
+def test_dice_and_boundary_iou_against_their_definitions(width):
+    rng, (height, width_), classes = np.random.default_rng(0), (30, 40), range(len(CLASSES))
+    blocks = rng.integers(0, 3, (2, 2, 6, 8)).repeat(5, 2).repeat(5, 3)  # no bus
+    (truth, guess), reach = blocks.copy(), max(1, round(width * np.hypot(height, width_)))
+    guess[0, :4] = 3
+    truth[:, 10:13, 5:30] = 255
+    meters = BoundaryIoU(width), DiceMetric()
+    for one in meters:
+        one.dataset_meta = {"classes": CLASSES}
+        for number in range(2):
+            run(one, truth[number : number + 1], guess[number : number + 1])
+    known, expected, dice = truth != 255, {}, {}
+    for c in classes:
+        near = [
+            np.stack([by_erosion(image == c, reach) for image in side]) & known
+            for side in (truth, guess)
+        ]
+        both, union = (near[0] & near[1]).sum(), (near[0] | near[1]).sum()
+        sides = [(side == c) & known for side in (truth, guess)]
+        overlap = 200 * (sides[0] & sides[1]).sum() / max(1, sides[0].sum() + sides[1].sum())
+        expected[CLASSES[c]] = 100 * both / union if near[0].any() else None
+        dice[CLASSES[c]] = overlap if sides[0].any() else None
+    for one, name, values in zip(meters, ("BIoU", "Dice"), (expected, dice), strict=True):
+        assert one.details()[name] == pytest.approx(values) and values["bus"] is None
+        mean = np.mean([value for value in values.values() if value is not None])
+        assert one.evaluate(2) == {f"m{name}": pytest.approx(mean)} and 10 < mean < 90
+
+
+def test_dice_and_boundary_iou_by_domain_and_client(tmp_path):
+    """In a run: by class, by domain, for clients, in its results, and found again by a test."""
+    kinds = ({"type": "IoUMetric"}, {"type": "DiceMetric"}, {"type": "BoundaryIoU"})
+    config = toyseg.settings(
+        tmp_path,
+        val_evaluator=list(kinds),
+        averaging=None,
+        train_cfg={"max_rounds": 1},
+        val_cfg={"spread": True, "views": ["by_domain", "personal"]},
+    )
+    final = toyseg.train(config).results["final"]
+    table = json.loads((tmp_path / "run" / "clients.json").read_text())["sets"]
+    for name, by_class in (("mIoU", "IoU"), ("mDice", "Dice"), ("mBIoU", "BIoU")):
+        for view in ("seen", "seen_by_domain", "seen_personal"):
+            assert set(final[view][by_class]) == set("xyz") and 0 < final[view][name] < 100
+            rows = table[view].values()
+            assert final[view][f"{name}_worst"] == min(row[name] for row in rows)
+            assert all(set(row[by_class]) == set("xyz") for row in rows)
+    assert verify(tmp_path / "run", trusted=["toyseg"]).passed

@@ -103,6 +103,40 @@ def test_a_global_model_that_leaps_is_not_committed(tmp_path):
     assert not list((tmp_path / "run" / "checkpoints").glob("*.pth"))
 
 
+@HOOKS.register_module()
+class Meddles(FederatedHook):
+    """Fills the server's weights or statistics with a value in a stage of round 2."""
+
+    def __init__(self, stage, name, value):  # any value
+        self.stage, self.name, self.value = stage, name, value
+
+    def _fill(self, runner, stage):
+        if runner.round == 2 and stage == self.stage:
+            getattr(runner.server, self.name).fill_(self.value)
+
+    def before_round(self, runner):
+        self._fill(runner, "before_round")
+
+    def after_round(self, runner, record):
+        self._fill(runner, "after_round")
+
+
+@pytest.mark.parametrize(("stage", "round_"), [("before_round", 2), ("after_round", 3)])
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("w", np.nan, "is not finite"),
+        ("w", 1e20, "goes from norm"),
+        ("buffers", np.inf, "is not finite"),
+    ],
+)
+def test_a_model_that_a_hook_spoils_is_not_sent(tmp_path, stage, round_, name, value, told):
+    hook = {"type": "Meddles", "stage": stage, "name": name, "value": value}
+    config = toyseg.settings(tmp_path, **toyseg.PLAIN, custom_hooks=[hook], val_dataloader=None)
+    with pytest.raises(TrainingError, match=f"round {round_}: the global model {told}.* a hook"):
+        toyseg.train(config)
+
+
 def test_a_lost_model_is_not_called_good(tmp_path):
     """Its round was finished, and nothing that comes back from it can be used."""
     config = toyseg.settings(

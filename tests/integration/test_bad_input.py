@@ -2,9 +2,11 @@
 
 import json
 import traceback
+import urllib.request
 from pathlib import Path
 
 import pytest
+import torch
 import toyseg
 from mmengine.config import Config
 
@@ -551,10 +553,27 @@ FROM_INSIDE = {
 @pytest.mark.parametrize("name", FROM_INSIDE)
 def test_a_network_of_mmsegmentation_that_does_not_fit_is_named(tmp_path, name, monkeypatch):
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    (tmp_path / "hub" / "checkpoints").mkdir(parents=True)
+    torch.save({}, tmp_path / "hub" / "checkpoints" / "a.pth")  # an earlier download
     model, message = FROM_INSIDE[name]
     changes = {**toyseg.PLAIN, "model": model}
     with pytest.raises(ConfigError, match=message):
         make_plan(toyseg.runner(toyseg.settings(tmp_path, **changes)))
+
+
+@pytest.mark.parametrize("loader", ["train_dataloader", "val_dataloader"])
+def test_data_that_would_be_downloaded_are_refused(tmp_path, loader):
+    class Elsewhere(toyseg.ToyScenes):
+        def __init__(self, **options):
+            super().__init__(**options)
+            urllib.request.urlopen("https://no.where/images.zip")
+
+    config = toyseg.settings(tmp_path)
+    part = config[loader] if loader == "train_dataloader" else config[loader]["seen"]
+    part["dataset"] = {"type": Elsewhere}
+    with pytest.raises(ConfigError, match=rf"{loader}: asks no\.where for a file"):
+        toyseg.train(config)
 
 
 def test_a_metric_of_mmsegmentation_agrees_with_the_suites(tmp_path):
@@ -563,6 +582,31 @@ def test_a_metric_of_mmsegmentation_agrees_with_the_suites(tmp_path):
     run = toyseg.train(toyseg.settings(tmp_path, **changes, train_cfg={"max_rounds": 1}))
     scores = run.history.read()[-1]["metrics"]
     assert scores["seen/mIoU"] == pytest.approx(scores["seen/own/mIoU"], abs=0.006)
+
+
+def test_a_network_by_its_config_file(tmp_path):
+    """Its own and that of a base, beside the config; recorded as values; without its weights."""
+    parts = {k: ENCODER_DECODER[k] for k in ("type", "backbone", "test_cfg")}
+    (tmp_path / "base.py").write_text(f"model = {parts | PRETRAINED | {'data_preprocessor': {}}}")
+    head = {"decode_head": ENCODER_DECODER["decode_head"]}
+    (tmp_path / "unet.py").write_text(f"_base_ = 'base.py'\nmodel = {head}")
+    model = {**segmentor(), "network": "unet.py", "num_classes": 3}
+    made = toyseg.settings(tmp_path, **toyseg.PLAIN, model=model, train_cfg={"max_rounds": 1})
+    config = load_config(toyseg.write_config(tmp_path / "mine.py", made))
+    assert config.model.network == {**ENCODER_DECODER, "init_cfg": None}
+    train(config, quiet=True)
+    by_hand = toyseg.settings(tmp_path / "b", **{**toyseg.PLAIN, "model": segmentor()})
+    toyseg.train({**by_hand, "train_cfg": dict(config.train_cfg)})
+    made["train_cfg"]["max_rounds"] = by_hand["train_cfg"]["max_rounds"] = 1
+    assert toyseg.run_differences(made, by_hand) == []
+    shipped = "mmseg::pspnet/pspnet_r50-d8_4xb2-40k_cityscapes-512x1024.py"
+    network = load_config("camvid", options={"model.network": shipped}).model.network
+    assert network.decode_head.type == "PSPHead" and network.pretrained is None
+    for wrong in ("nowhere.py", "mmseg::psp/nowhere.py", "mine.py"):
+        with pytest.raises(
+            ConfigError, match=rf"model\.network: {wrong} is no config with a model"
+        ):
+            load_config("camvid", options={"model.network": wrong})
 
 
 def test_a_work_dir_that_cannot_be_made(tmp_path):

@@ -92,12 +92,13 @@ def test_the_trainer_of_a_config_gives_the_updates_of_the_run(tmp_path):
         assert torch.equal(found.state[name], tensor), name
 
 
-def test_initial_weights_must_be_finite(tmp_path):
+@pytest.mark.parametrize("value", [torch.nan, -torch.inf, 1e30, -1e12])
+def test_initial_weights_are_what_training_can_give(tmp_path, value):
     """Wherever they come from: the network may have read them from a file of weights."""
     cfg = Config({"model": {"type": "MNISTCNN"}, "randomness": {"seed": 0}})
     weights = build_vectors(build_model(cfg), cfg).model.state_dict()
     name = next(iter(weights))
-    torch.save({**weights, name: torch.full_like(weights[name], torch.nan)}, tmp_path / "a.pth")
+    torch.save({**weights, name: torch.full_like(weights[name], value)}, tmp_path / "a.pth")
     cfg.model.weights = str(tmp_path / "a.pth")
     with pytest.raises(ConfigError, match=rf"{name}.*model\.weights"):
         build_vectors(build_model(cfg), cfg)

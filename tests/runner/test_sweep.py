@@ -20,6 +20,7 @@ from fedseg.runner.sweep import expected_seconds, plan_sweep, run_sweep
 from fedseg.runs.config import config_digest
 
 SEED = r"^sweep: randomness\.seed: .*--seeds"
+ADVICE = "give another --work-dir, or remove its folder"
 SHORT = ("train_cfg.max_rounds=2",)
 
 
@@ -111,9 +112,12 @@ def test_a_sweep_from_its_plan_to_the_board(small_config, tmp_path, capfd, monke
     again = json.loads((first / "results.json").read_text())
     assert again["final"] == whole["final"]
 
-    other = dict(options=("train_cfg.max_rounds=3",), grid=[["optim_wrapper.rho=0.1"]])
-    with pytest.raises(ConfigError, match=r"results\.json"):
-        sweep(small_config, tmp_path, **other)
+    options = ("train_cfg.max_rounds=3",)
+    jobs = sweep(small_config, tmp_path, options=options, grid=grid, seeds=[0, 2])[:2]
+    assert [job.state for job in jobs] == ["other", "new"], "one does not keep the rest from it"
+    assert "other options" in expected_seconds(jobs)[jobs[0]]
+    ((job, _, failure),) = run_sweep(jobs[:1], 1, lambda active: None)
+    assert failure == f"{first / 'results.json'}: is of a run with other options; " + ADVICE
     (first / "results.json").write_text("{")
     with pytest.raises(DataError, match=r"results\.json"):
         sweep(small_config, tmp_path, grid=[["optim_wrapper.rho=0.1"]])

@@ -70,6 +70,6 @@ LOSSES: dict[str, dict[str, Any]] = {
     "GradAug": {"n": 1, "resolutions": [SIDE, SIDE - 2]},
 }
 PIXEL_LOSSES: dict[str, dict[str, Any]] = {
-    **{"FedSeg": {}, "FedProtoPixels": {}},
+    **{"ClassWeights": {}, "FedSeg": {}, "FedProtoPixels": {}},
     "SelfTraining": {"threshold": 0.5, "every": 2, "average_from": 2},
 }
