@@ -106,7 +106,8 @@ def read_bytes(path: str | Path) -> bytes:
 
     with open(path, "rb", opener=opener) as file:
         status = os.fstat(file.fileno())
-        _check_regular(status, path)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
         if status.st_size > LARGEST:
             fault = f"it has {format_bytes(status.st_size)}, more than {format_bytes(LARGEST)}"
             raise OSError(errno.EFBIG, fault, str(path))
@@ -116,11 +117,6 @@ def read_bytes(path: str | Path) -> bytes:
 def _check_writable(status: os.stat_result, path: str | Path) -> None:
     if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
         raise DataError(f"{path}: is not a regular file (a link, a pipe or a device): remove it")
-
-
-def _check_regular(status: os.stat_result, path: str | Path) -> None:
-    if not stat.S_ISREG(status.st_mode):
-        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
 
 
 def read_json(

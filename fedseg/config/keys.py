@@ -151,7 +151,8 @@ def select(config: Mapping[str, Any], *roles: Role, resumed: bool = False) -> di
     return {
         ".".join(path): list(value) if isinstance(value, tuple) else value
         for path, value in _leaves(config, ())
-        if (not roles or _role(path) in roles) and not (resumed and _may_change(path))
+        if (not roles or _role(path) in roles)
+        and not (resumed and ((key := _row(path)) is None or key.may_change))
     }
 
 
@@ -187,11 +188,6 @@ def _leaves(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...]
 
 def _has_dicts(value: Any) -> bool:
     return isinstance(value, list | tuple) and any(isinstance(one, Mapping) for one in value)
-
-
-def _may_change(path: tuple[str, ...]) -> bool:
-    found = _row(path)
-    return found is None or found.may_change
 
 
 @cache

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 BLOCK = 1 << 17  # smaller ones cost calls, larger ones cache
+WIDE = torch.empty(2 * BLOCK, dtype=torch.float64)  # an operand converted, of the longest block
 
 
 def _blocks(vector: Tensor) -> Iterator[slice]:
@@ -32,7 +33,10 @@ def accumulate(total: Tensor, terms: Sequence[tuple[Tensor, float]], begin: bool
             vector, weight = terms[0]
             part.copy_(vector[block]).mul_(weight)
         for vector, weight in terms[begin:]:
-            part.add_(vector[block], alpha=weight)
+            piece = vector[block]
+            if piece.dtype != part.dtype and part.device.type == "cpu" and part.dtype == WIDE.dtype:
+                piece = WIDE[: len(piece)].copy_(piece)
+            part.add_(piece, alpha=weight)
 
 
 def descend(w: Tensor, step: Tensor) -> None:

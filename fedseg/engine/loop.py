@@ -185,13 +185,8 @@ class FederatedTrainLoop(BaseLoop):
 
     def _tasks(self, number: int, participants: list[int]) -> list[Task]:
         data, store, exchange = self.runner.data, self.runner.store, self.runner.server.exchange
-
-        def task(client: int) -> Task:
-            name, samples = data.clients[client], data.sizes[client]
-            steps, state = data.num_steps(client), store.look_up(name)
-            return Task(number, exchange, client, name, samples, steps, state)
-
-        return [task(client) for client in participants]
+        facts = ((c, data.clients[c], data.sizes[c], data.num_steps(c)) for c in participants)
+        return [Task(number, exchange, *one, store.look_up(one[1])) for one in facts]
 
     def _aggregate(
         self, outcomes: Iterator[Outcome], message: Message, record: RoundRecord

@@ -138,19 +138,15 @@ class ClientTrainer:
             declared=self.payloads,
         )
 
-    def _preparation(self) -> Callable[[Any], Any]:
-        """The function that prepares a batch for the model."""
-        preprocessor = getattr(self.model, "data_preprocessor", None)
-        # MMEngine's default only moves tensors to the model's device
-        if self.data.fits_model and type(preprocessor) in (BaseDataPreprocessor, type(None)):
-            return lambda batch: batch
-        return lambda batch: prepare_batch(self.model, batch, self.flat.w.dtype, training=True)
-
     def _local_steps(self, client: Client) -> None:
-        prepare = self._preparation()
+        preprocessor = type(getattr(self.model, "data_preprocessor", None))
+        # MMEngine's default only moves tensors to the model's device
+        ready = self.data.fits_model and preprocessor in (BaseDataPreprocessor, type(None))
         for batch in self.data.batches(Job(client.round, client.exchange, client.index)):
             self.check()
-            client.batch = prepare(batch)
+            if not ready:
+                batch = prepare_batch(self.model, batch, self.flat.w.dtype, training=True)
+            client.batch = batch
             self.local_step(client)
             client.step += 1
             if client.step % self.hook_interval == 0:

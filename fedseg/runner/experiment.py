@@ -2,6 +2,7 @@
 
 import tempfile
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -59,14 +60,15 @@ def _read_network(name: str, config: Path) -> dict[str, Any]:
 
     Without its weights, which model.weights names, and its preprocessing, which is the Segmentor's.
     """
-    near = [path for path in (Path(name), config.parent / name) if path.is_file()]
+    shipped = Path(find_spec("mmseg").origin).parent / ".mim" / "configs"
+    places = [Path(name), config.parent / name, shipped / name.removeprefix("mmseg::")]
     try:
-        place = str(near[0]) if near else Config._get_cfg_path(name, str(config))[0]
+        place = next(path for path in places if path.is_file())
         network = read_file(place).values.to_dict()["model"]
-    except (ConfigError, OSError, LookupError, AssertionError, TypeError) as error:
+    except (ConfigError, LookupError, StopIteration) as error:
         raise ConfigError(
             f"model.network: {name} is no config with a model (a path, or mmseg::FOLDER/FILE.py of "
-            f"the installed MMSegmentation): {error}"
+            f"the installed MMSegmentation) {error}"
         ) from error
     network.pop("data_preprocessor", None)
     drop_weights(network)

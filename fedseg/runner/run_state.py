@@ -64,7 +64,10 @@ def collect(run: Any) -> dict[str, Any]:
             "identity": _identity(run, run.train_loop.round),
             # class names and colors as plain lists
             "dataset_meta": json.loads(
-                json.dumps(getattr(run.data.dataset, "metainfo", None), default=_listed)
+                json.dumps(
+                    getattr(run.data.dataset, "metainfo", None),
+                    default=lambda v: v.tolist() if hasattr(v, "tolist") else list(v),
+                )
             ),
         },
     }
@@ -85,10 +88,6 @@ def _states(part: Any) -> Any:
     if isinstance(part, dict):
         return {name: _states(inner) for name, inner in part.items()}
     return [_states(inner) for inner in part] if isinstance(part, list) else part.state_dict()
-
-
-def _listed(value: Any) -> Any:
-    return value.tolist() if hasattr(value, "tolist") else list(value)
 
 
 def restore(run: Any, path: Path, payload: dict[str, Any]) -> None:
@@ -265,7 +264,8 @@ def _identity(run: Any, round_: int) -> dict[str, Any]:
     metrics: dict[str, list[Any]] = {}
     given = config.get("val_evaluator") or ()
     for metric in given if isinstance(given, list | tuple) else (given,):
-        metrics.setdefault(str(_kind_of(metric)), []).append(metric)
+        kind = metric.get("type") if isinstance(metric, Mapping) else type(metric).__name__
+        metrics.setdefault(str(kind), []).append(metric)
     tests = {n: t for n, t in (config.get("val_dataloader") or {}).items() if t is not None}
     config |= {"val_evaluator": metrics, "val_dataloader": tests}
     begun = run.averaging is not None and run.averaging.has_begun(round_, run.max_rounds)
@@ -291,13 +291,15 @@ def _identity(run: Any, round_: int) -> dict[str, Any]:
         "model parameters": run.flat.num_parameters,
         "train data": run.data.checksum(),
         SCHEDULE: schedules,
-        "hooks with states of clients": [type(hook).__name__ for hook in _hooks_with_stores(run)],
+        "hooks with states of clients": [
+            type(hook).__name__
+            for hook in run.hooks
+            if isinstance(hook, FederatedHook)
+            and type(hook).register_stores is not FederatedHook.register_stores
+            and not isinstance(hook, ModelAverage)  # which is compared as such
+        ],
     }
     return json.loads(json.dumps(identity, default=lambda part: type(part).__name__))
-
-
-def _kind_of(component: Any) -> Any:
-    return component.get("type") if isinstance(component, Mapping) else type(component).__name__
 
 
 def _other_value(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str, Any, Any] | None:
@@ -316,14 +318,3 @@ def _other_value(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str
 
 def _part(name: str) -> str:
     return ".".join(name.split(".")[:2])
-
-
-def _hooks_with_stores(run: Any) -> list[Any]:
-    """Hooks with stores of their own, without averages, which are compared as such."""
-    hooks = [hook for hook in run.hooks if isinstance(hook, FederatedHook)]
-    return [
-        hook
-        for hook in hooks
-        if type(hook).register_stores is not FederatedHook.register_stores
-        and not isinstance(hook, ModelAverage)
-    ]

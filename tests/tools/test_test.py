@@ -75,18 +75,6 @@ def test_errors_are_one_line(run_tool, small_config, checkpoint, tmp_path, name,
     assert re.search(words, err) and len(err.splitlines()) == 1
 
 
-def test_a_damaged_checkpoint(run_tool, small_config, checkpoint, tmp_path):
-    damaged = tmp_path / checkpoint.name
-    content = checkpoint.read_bytes()
-    place = content.index(b"content_sha256") - 5000  # in the pickled names and values
-    for bad in (content[:-100], content[:place] + b"?" + content[place + 1 :]):
-        damaged.write_bytes(bad)
-        code, _, err = run_tool("test", small_config, damaged, "--out", tmp_path / "out")
-        assert code == UserError.exit_code
-        assert str(damaged) in err
-        assert err.startswith("error: ")
-
-
 def test_a_checkpoint_that_a_run_deletes_meanwhile_gives_way_to_the_newest(
     run_tool, small_run, tmp_path, monkeypatch
 ):
@@ -98,11 +86,3 @@ def test_a_checkpoint_that_a_run_deletes_meanwhile_gives_way_to_the_newest(
     pruned.unlink(missing_ok=True)
     code, _, err = run_tool("test", copy, "--pictures", 0, "--trust", "small_network")
     assert code == 0 and (copy / "test" / "round_000006" / "test_results.json").is_file(), err
-
-
-def test_a_folder_of_several_seeds_asks_for_one(run_tool, small_run, tmp_path):
-    for seed in (0, 1):
-        (tmp_path / f"seed{seed}").mkdir()
-        shutil.copy(small_run / "history.jsonl", tmp_path / f"seed{seed}")
-    code, _, err = run_tool("test", tmp_path)
-    assert code == 2 and f"holds 2 runs, one a seed: name one, such as {tmp_path}/seed0" in err
