@@ -119,7 +119,7 @@ class DPFedAvg(FederatedHook):
 
     def count(self, sampler: Any) -> None:
         """Take the clients and their rate from the run's sampler, a ``PoissonSampler``."""
-        if not hasattr(sampler, "rate"):
+        if not getattr(sampler, "independent", False):
             raise ConfigError(
                 "privacy: the budget counts on clients drawn one by one, not as "
                 f"{type(sampler).__name__} does: set client_sampler.type='PoissonSampler'"

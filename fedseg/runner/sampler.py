@@ -88,7 +88,12 @@ class PoissonSampler(UniformSampler):
 
     Args:
         clients_per_round: their number on average, or ``"all"``.
+
+    Attributes:
+        independent: whether clients take part independently, as the budget of ``privacy`` needs.
     """
+
+    independent = True
 
     def __init__(self, clients_per_round: Positive | Literal["all"]) -> None:
         self.clients_per_round = clients_per_round

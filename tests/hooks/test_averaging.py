@@ -8,7 +8,7 @@ from fedseg.core.seeds import seed_for
 from fedseg.errors import ConfigError
 from fedseg.hooks import FederatedHook
 from fedseg.hooks.averaging import SWA
-from fedseg.registry import HOOKS, MODELS
+from fedseg.registry import HOOKS
 
 
 @HOOKS.register_module()
@@ -223,19 +223,9 @@ def test_statistics_can_be_reestimated(tmp_path):
     close(w, mean(seen.models))
 
 
-@MODELS.register_module()
-class FrozenToyNet(toyseg.ToySegNet):
-    """One of its BatchNorm layers stays in eval mode, as those of a fine-tuned backbone."""
-
-    def train(self, mode=True):
-        super().train(mode)
-        self.bn1.eval()
-        return self
-
-
 def test_statistics_that_a_network_has_frozen_are_not_reestimated(tmp_path):
     averaging = {"type": "WIMA", "window": 4, "bn": "reestimate"}
-    _, runner, _ = run(tmp_path, averaging, 2, **EVALUATED, model={"type": "FrozenToyNet"})
+    _, runner, _ = run(tmp_path, averaging, 2, **EVALUATED, model={"type": "FrozenToySegNet"})
     _, buffers = runner.evaluated_model()
     new = {s.name: s.view(buffers) for s in runner.flat.buffer_slots}
     old = {s.name: s.view(runner.server.buffers) for s in runner.flat.buffer_slots}

@@ -311,16 +311,6 @@ def test_standard_uses_the_batchs_statistics_and_touches_nothing(tmp_path):
     assert not any(m.training for m in runner.model.modules())
 
 
-@MODELS.register_module()
-class FrozenToySegNet(toyseg.ToySegNet):
-    """Keeps a BatchNorm layer in eval mode, as a fine-tuned backbone does."""
-
-    def train(self, mode=True):
-        super().train(mode)
-        self.bn1.eval()
-        return self
-
-
 def test_standard_leaves_layers_alone_that_never_see_a_batch(tmp_path):
     changes = {"model": {"type": "FrozenToySegNet"}}
     _, runner, _ = run(tmp_path, "SiloBN", train_cfg={"max_rounds": 1}, **changes)

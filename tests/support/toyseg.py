@@ -152,6 +152,16 @@ class ToySegNet(BaseModel):
         return logits.argmax(1) if mode == "predict" else logits
 
 
+@MODELS.register_module()
+class FrozenToySegNet(ToySegNet):
+    """Keeps a BatchNorm layer in eval mode, as a fine-tuned backbone does."""
+
+    def train(self, mode: bool = True) -> "FrozenToySegNet":
+        super().train(mode)
+        self.bn1.eval()
+        return self
+
+
 @METRICS.register_module()
 class PixelAccuracy(BaseMetric):
     """Per cent of labeled pixels that are right; figure ``accuracy``."""
