@@ -157,8 +157,13 @@ def draw_clients(results: Mapping[str, Mapping[str, Any]]) -> Figure | None:
             axes.set_xticks(range(len(table)), sorted(table), rotation=90)
             axes.set_yticks(range(len(clients)), clients if len(clients) <= MOST_NAMES else None)
             axes.set(title=short[name], xlabel="round", ylabel="client")
-        figure.colorbar(image, ax=list(panels), format="%.4g", label=title)
+        _add_bar(figure, image, panels, title)
     return figure
+
+
+def _add_bar(figure: Figure, image: Any, panels: Iterable[Any], label: str) -> None:
+    bar = figure.colorbar(image, ax=list(panels), format="%.4g", label=label)
+    bar.ax.yaxis.set_minor_formatter("%.4g")  # else of a logarithmic one in TeX
 
 
 def _mean(value: Any) -> float:
@@ -291,7 +296,7 @@ def _draw_maps(content: Mapping[str, Any], scale: Normalize) -> Figure:
         axes.set_title(f"loss: {label}", fontsize=11)
     if content["marks"]:
         panels[0].legend(fontsize=7)
-    figure.colorbar(filled, ax=list(panels), format="%.4g")
+    _add_bar(figure, filled, panels, "")
     return figure
 
 
