@@ -163,7 +163,7 @@ def draw_clients(results: Mapping[str, Mapping[str, Any]]) -> Figure | None:
 
 def _add_bar(figure: Figure, image: Any, panels: Iterable[Any], label: str) -> None:
     bar = figure.colorbar(image, ax=list(panels), format="%.4g", label=label)
-    bar.ax.yaxis.set_minor_formatter("%.4g")  # else of a logarithmic one in TeX
+    bar.ax.yaxis.set_minor_formatter("{x:.4g}")  # else of a logarithmic one in TeX
 
 
 def _mean(value: Any) -> float:
