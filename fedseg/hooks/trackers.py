@@ -224,26 +224,22 @@ class WandbTracker(Tracker, mm.WandbVisBackend):
     package = "wandb"  # makes a folder of this name
 
     def add_config(self, config: Config, **_: Any) -> None:
-        known = self.id_file.read_text().strip() if self.id_file.is_file() else uuid4().hex[:8]
-        options = self._init_kwargs = {
-            **{"project": "fedseg", "name": self.run_name, "resume": "allow", "id": known},
-            **{"mode": os.environ.get("WANDB_MODE", "offline"), **(self._init_kwargs or {})},
-        }
-        folder = self.id_file.parent
-        places = {f"WANDB_{n.upper()}_DIR": str(folder / n) for n in ("cache", "config", "data")}
-        places["WANDB_ERROR_REPORTING"] = "false"
-        with mock.patch.dict(os.environ, {**places, **os.environ}):
-            import wandb
-
-            quiet = {"silent": True} if options["mode"] == "offline" else {}
-            settings = wandb.Settings(console="off", disable_git=True, save_code=False, **quiet)
-            options.setdefault("settings", settings)
+        folder, known = self.id_file.parent, self.id_file.is_file()
+        mode = (self._init_kwargs or {}).get("mode") or os.environ.get("WANDB_MODE", "offline")
+        usual = {"MODE": mode, "PROJECT": "fedseg", "NAME": self.run_name, "RESUME": "allow"}
+        usual["RUN_ID"] = self.id_file.read_text().strip() if known else uuid4().hex[:8]
+        usual |= {f"{name.upper()}_DIR": str(folder / name) for name in ("cache", "config", "data")}
+        usual |= {"CONSOLE": "off", "DISABLE_GIT": "true", "ERROR_REPORTING": "false"}
+        usual |= {"DISABLE_CODE": "true", "SILENT": str(mode == "offline").lower()}
+        usual = {f"WANDB_{name}": value for name, value in usual.items()}
+        with mock.patch.dict(os.environ, {**usual, **os.environ}):  # options go before these
             self._init_env()
-        write_text(self.id_file, options["id"] + "\n")
-        wandb.config.update(_plain(config), allow_val_change=True)
+        run = self._wandb.run
+        write_text(self.id_file, run.id + "\n")
+        run.config.update(_plain(config), allow_val_change=True)
         if self._log_code_name is not None:
-            wandb.run.log_code(name=self._log_code_name)
-        self._env_initialized, self.newest = True, max(0, wandb.run.step - 1)
+            run.log_code(name=self._log_code_name)
+        self._env_initialized, self.newest = True, max(0, run.step - 1)
 
     def add_image(self, name: str, image: np.ndarray, step: int = 0, **_: Any) -> None:
         self._wandb.log({name: self._wandb.Image(image)}, step=step)

@@ -1,7 +1,6 @@
 """What a model costs: parameters, operations, latency, memory, and the bytes of a round."""
 
 import statistics
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,7 +10,8 @@ import numpy as np
 import torch
 from mmengine.config import Config
 from mmengine.registry import init_default_scope
-from torch import nn
+from torch import get_num_threads, nn
+from torch.utils.benchmark import Timer
 from torch.utils.flop_counter import FlopCounterMode
 
 from fedseg.datasets.transforms import Pipeline
@@ -24,8 +24,6 @@ from fedseg.runner.recorded import recorded
 from fedseg.runner.runner import FederatedRunner
 from fedseg.runs.history import HISTORY, read_history
 from fedseg.units import peak_memory
-
-WARM, TIMED, PATIENCE = 2, 20, 2.0  # batches, batches, seconds
 
 
 def profile_config(
@@ -62,7 +60,9 @@ def profile_config(
             raise ConfigError(f"size: {height}x{width}: {error}") from error
         if images.is_cuda:
             torch.cuda.reset_peak_memory_stats()
-        seconds = _time(lambda: model(images, mode="tensor"), images.is_cuda)
+        names = {"model": model, "images": images}
+        timer = Timer("model(images, mode='tensor')", globals=names, num_threads=get_num_threads())
+        median = timer.blocked_autorange(min_run_time=1).median
     memory = torch.cuda.max_memory_allocated() if images.is_cuda else peak_memory() or 0
     flops = counter.get_flop_counts()
     name = type(model).__name__
@@ -73,7 +73,6 @@ def profile_config(
         }
         for part, inner in _parts(model).items()
     }
-    median = statistics.median(seconds)
     return {
         "size": [height, width],
         "batch size": batch_size,
@@ -95,20 +94,6 @@ def _parts(model: nn.Module) -> dict[str, nn.Module]:
     if not hasattr(model, "network"):
         return inside
     return {f"network.{name}": part for name, part in inside.items()}
-
-
-def _time(call: Any, cuda: bool) -> list[float]:
-    """Seconds of each of a few calls, the first ones apart."""
-    seconds, begin = [], time.perf_counter()
-    while len(seconds) < WARM + TIMED:
-        start = time.perf_counter()
-        call()
-        if cuda:
-            torch.cuda.synchronize()
-        seconds.append(time.perf_counter() - start)
-        if time.perf_counter() - begin > PATIENCE and len(seconds) > WARM:
-            break
-    return seconds[WARM:]
 
 
 def _input_size(cfg: Config, model: nn.Module) -> tuple[int, int]:

@@ -93,8 +93,8 @@ class PixelLoss(nn.Module):
         raise NotImplementedError
 
     def weight(self, labels: Tensor) -> int:
-        """The weight of a batch in the mean over a data set."""
-        return len(labels)
+        """The weight of a batch in the mean over a data set: its labeled pixels."""
+        return int(((labels != self.ignore_index) & (labels != ERASED)).sum())
 
     def value_and_weights(
         self, losses: Tensor, num_images: int, num_valid: int
@@ -119,9 +119,6 @@ class CrossEntropy(PixelLoss):
     def reduce(self, losses: Tensor, valid: Tensor) -> Tensor:
         return losses.sum() / valid.sum().clamp(min=1)
 
-    def weight(self, labels: Tensor) -> int:
-        return int(((labels != self.ignore_index) & (labels != ERASED)).sum())
-
     def value_and_weights(
         self, losses: Tensor, num_images: int, num_valid: int
     ) -> tuple[Tensor, float]:
@@ -145,6 +142,9 @@ class OHEMCrossEntropy(PixelLoss):
     def __init__(self, ratio: PositiveShare = 0.25, ignore_index: int = 255) -> None:
         super().__init__(ignore_index)
         self.ratio = ratio
+
+    def weight(self, labels: Tensor) -> int:
+        return len(labels)  # the mean is over images
 
     def num_hard(self, num_pixels: int) -> int:
         return max(1, int(self.ratio * num_pixels))
@@ -199,9 +199,6 @@ class Focal(PixelLoss):
         # at p = 1 the power of 0 would have no finite derivative for a gamma below 1
         wrong = (-torch.expm1(-losses)).clamp(min=1e-30)
         return (wrong**self.gamma * losses).sum() / valid.sum().clamp(min=1)
-
-    def weight(self, labels: Tensor) -> int:
-        return int(((labels != self.ignore_index) & (labels != ERASED)).sum())
 
     def value_and_weights(
         self, losses: Tensor, num_images: int, num_valid: int

@@ -6,7 +6,7 @@ import torch
 import toyseg
 from mmengine.evaluator import BaseMetric
 
-from fedseg.batchnorm import batch_statistics, batchnorm_layers
+from fedseg.batchnorm import batchnorm_layers
 from fedseg.config.methods import compose, setting_file
 from fedseg.core.flat import FlatModel
 from fedseg.errors import ConfigError
@@ -325,18 +325,6 @@ def test_standard_leaves_layers_alone_that_never_see_a_batch(tmp_path):
 
     w, buffers = runner.server.w, runner.server.buffers
     runner.val_loop.domains.run(w, buffers, check, runner.val_loop.sets[:1])
-
-
-def test_batch_statistics_puts_every_mode_back_after_an_error():
-    model = toyseg.ToySegNet().eval()
-    model.bn1.train()
-    state = {n: t.clone() for n, t in model.state_dict().items()}
-    with pytest.raises(RuntimeError, match="x"), batch_statistics(model):
-        model.bn1(torch.randn(4, 6, 2, 2))
-        assert model.renamed.training and not model.conv1.training
-        raise RuntimeError("x")
-    assert model.bn1.training and not model.renamed.training
-    assert all(torch.equal(t, state[n]) for n, t in model.state_dict().items())
 
 
 @pytest.mark.parametrize("size", [1, 2])
