@@ -110,7 +110,7 @@ def _convert(published: ImageSet, root: Path, options: ImageOptions) -> str:
         if _holds(published, root, data):
             return UNCHANGED
         raise DataError(
-            f"{root}: holds other images or users than {place}: give --overwrite to replace them, "
+            f"{root}: has other images or users than {place}: give --overwrite to replace them, "
             "or another --root"
         )
     write_images(
@@ -146,7 +146,7 @@ def _render(published: ImageSet, root: Path, options: ImageOptions) -> str:
     if (root / INDEX).is_file() and not options.overwrite:
         if not is_synthetic(root):
             raise DataError(
-                f"{root}: holds images that --synthetic has not rendered: give another --root, or "
+                f"{root}: has images that --synthetic has not rendered: give another --root, or "
                 "--overwrite to replace them"
             )
         return UNCHANGED

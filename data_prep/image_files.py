@@ -83,7 +83,7 @@ def find_source(
             ) from error
     if place is None:
         raise DataError(
-            f"{root}: holds no {published.name}: put {published.source} there ({FORMS}), name it "
+            f"{root}: has no {published.name}: put {published.source} there ({FORMS}), name it "
             "with --source, or give --download"
         )
     return place
@@ -99,7 +99,7 @@ def read_images(published: ImageSet, source: Path) -> Labeled:
         return Labeled(_read_npz(source, published), ".npz files")
     if form == "images":
         return Labeled(_read_folders(source, published), "image folders")
-    raise DataError(f"{source}: holds no {published.name}: expected {published.source} ({FORMS})")
+    raise DataError(f"{source}: has no {published.name}: expected {published.source} ({FORMS})")
 
 
 def check(data: Labeled, published: ImageSet, where: str | Path, unofficial: bool) -> None:
@@ -347,7 +347,7 @@ def _read_folders(root: Path, published: ImageSet) -> dict[str, Part]:
             if other := [path for path in images if path.suffix.lower() != ".png"]:
                 raise DataError(f"{other[0]}: is not a PNG image: convert it to PNG, or remove it")
             if not images and split == "train":  # classes come from training
-                raise DataError(f"{folder}: holds no *.png image")
+                raise DataError(f"{folder}: has no *.png image")
             files += images
             labels += [published.classes.index(folder.name)] * len(images)
         if not files:

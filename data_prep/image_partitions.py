@@ -120,7 +120,7 @@ def write_clients(
         return
     if file.exists() and not overwrite:
         raise DataError(
-            f"{file}: holds another split: give --overwrite to replace it, or another --root"
+            f"{file}: has another split: give --overwrite to replace it, or another --root"
         )
     write_text(file, text)
     print(f"{file}: written")

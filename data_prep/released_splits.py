@@ -54,7 +54,7 @@ def find_released(published: ImageSet, folder: Path) -> tuple[dict[float, Path],
     tests = sorted(base.rglob("test.json"))
     if not files or len(tests) != 1:
         raise DataError(
-            f"{base}: must hold {TRAIN}*.json and one test.json, has {len(files)} and "
+            f"{base}: must have {TRAIN}*.json and one test.json, has {len(files)} and "
             f"{len(tests)}: name the folder with the released files by --from"
         )
     return dict(sorted(files.items())), tests[0]
@@ -77,7 +77,7 @@ def write_released(
     origin = read_index(root / INDEX).get("source")
     if origin != VERIFIED:
         raise DataError(
-            f"{root}: holds images of {origin or 'an unknown source'}, and the released "
+            f"{root}: has images of {origin or 'an unknown source'}, and the released "
             "files count in the archive's order: prepare them from the archive (--source, "
             "--overwrite)"
         )

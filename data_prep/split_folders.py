@@ -78,7 +78,7 @@ def check_free(root: Path, splits: Iterable[PreparedSplit], overwrite: bool = Fa
             taken = any((folder / part).glob("*.json")) and not unfinished
             if taken and not overwrite and not _holds(folder / part, split):
                 raise DataError(
-                    f"{folder / part}: holds another split: give --overwrite to replace it, or "
+                    f"{folder / part}: has another split: give --overwrite to replace it, or "
                     "another --root"
                 )
 
@@ -142,7 +142,7 @@ def find_published(source: Path, places: Sequence[Place], required: bool) -> dic
         if folders:
             print(f"note: {base} does not hold {absent}" if absent else f"reading {base}")
             return folders
-    raise DataError(f"{source}: holds no {'/'.join(places[0])}/{{train,test}} with *.json in it")
+    raise DataError(f"{source}: has no {'/'.join(places[0])}/{{train,test}} with *.json in it")
 
 
 def read_published(

@@ -118,14 +118,14 @@ def _declare(root: Path, dataset: str, folders: Sequence[str], seed: int, size: 
     if path.exists():
         if (content := read_json(path, "delete the folder or choose another one")) != declared:
             raise DataError(
-                f"{path}: the folder holds {content}, expected {declared};"
+                f"{path}: the folder has {content}, expected {declared};"
                 " delete the folder or choose another one"
             )
         return
     for folder in folders:
         if (root / folder).is_dir() and any((root / folder).iterdir()):
             raise DataError(
-                f"{root / folder}: holds images that are not known as synthetic: choose another "
+                f"{root / folder}: has images that are not known as synthetic: choose another "
                 "folder with --root"
             )
     write_text(path, json.dumps(declared, indent=2) + "\n")

@@ -25,23 +25,23 @@ def check_optimizer(local: OptimWrapper, algorithm: str, count_momentum: bool) -
     optimizer = local.optimizer
     if not isinstance(optimizer, SGD):
         raise ConfigError(
-            f"optim_wrapper.optimizer.type: {algorithm} takes the mean gradient from how far a "
-            f"client goes in its steps, which {type(optimizer).__name__} does not tell; use SGD"
+            f"optim_wrapper.optimizer.type: {algorithm} computes a client's mean gradient from "
+            f"its steps, which {type(optimizer).__name__} does not allow: use SGD"
         )
     rates = {(group["lr"], group["momentum"]) for group in optimizer.param_groups}
     if len(rates) > 1:
         raise ConfigError(
-            f"optim_wrapper.paramwise_cfg: {algorithm} divides by the learning rate, which must be "
-            "one for all parameters (and so must momentum)"
+            f"optim_wrapper.paramwise_cfg: {algorithm} divides by the learning rate: use one "
+            f"rate and one momentum for all parameters"
         )
     ((lr, momentum),) = rates
     if not lr > 0:
         raise ConfigError(f"optim_wrapper.optimizer.lr: {algorithm} divides by it, it is {lr!r}")
     if momentum and not count_momentum:
         warnings.warn(
-            f"algorithm: {algorithm} divides by K_k eta, as far as plain SGD goes; with momentum "
-            f"{momentum} its correction can grow from round to round. count_momentum=True divides "
-            "by how far momentum goes",
+            f"algorithm: {algorithm} divides by K_k eta, the length of plain SGD's steps; "
+            f"with momentum {momentum} its correction can grow from round to round: "
+            f"set count_momentum=True",
             stacklevel=2,
         )
 

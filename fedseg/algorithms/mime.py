@@ -53,8 +53,8 @@ class MIMELite(Algorithm):
     def check(self, local: LocalOptimizer, flat: FlatModel) -> None:
         if any(group.get("momentum") for group in local.optimizer.param_groups):
             raise ConfigError(
-                f"optim_wrapper.optimizer.momentum: {type(self).__name__} has the server's "
-                "(algorithm.momentum) and none of the client's own: set it to 0"
+                f"optim_wrapper.optimizer.momentum: {type(self).__name__} uses the server's "
+                f"momentum (algorithm.momentum): set the clients' to 0"
             )
 
     def broadcast(self, server: Server) -> Message:

@@ -30,8 +30,8 @@ class WeightPerturbation(Algorithm):
         if type(local).gradient is not OptimWrapper.gradient:  # SAM's, or one of the user's own
             raise ConfigError(
                 f"optim_wrapper.type: {type(local).__name__} cannot be combined with "
-                f"{type(self).__name__}, which perturbs the weights by a rule of its own "
-                "(algorithm.rho) and does not ask it for gradients: use OptimWrapper"
+                f"{type(self).__name__}, which perturbs the weights itself (algorithm.rho): use "
+                f"OptimWrapper"
             )
 
     def bind(self, flat: FlatModel) -> None:

@@ -63,10 +63,10 @@ def show_streets(options: Sequence[str]) -> int:
         print(f"  {gap(run)}")
     fedseg, best = cli.program(), runs[-1]
     print(f"\npredictions of both, in clear weather and in rain:\n  {draw_both(runs)}")
-    print("\na photograph of yours, as the second one sees it")
+    print("\npredict a photograph of yours with the second model")
     print(f"  {fedseg} predict {best} PHOTO.jpg --out predictions")
-    print(f"\nevery difference between the two\n  {fedseg} compare {runs[0]} {best}")
-    print(f"\nwith the real images in data/idda\n  {fedseg} prepare idda")
+    print(f"\ncompare the two runs\n  {fedseg} compare {runs[0]} {best}")
+    print(f"\nto use the real IDDA in data/idda, run\n  {fedseg} prepare idda")
     print(f"  {fedseg} train idda_rainy --with silobn fedasam swa")
     return 0
 

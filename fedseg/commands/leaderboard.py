@@ -53,7 +53,7 @@ def verify_run() -> int:
         "Exits with code 1 and names the metrics that differ from results.json. On the machine of "
         "the run they must be equal to the last bit, elsewhere within 0.05 percentage points. "
         "Writes verified.json into the run's folder if they are. The run may come from anyone: "
-        "nothing that it holds is executed, and of its recorded config only classes of the suite "
+        "nothing in it is executed, and of its recorded config only classes of the suite "
         "are built.",
     )
     parser.add_argument("run", type=cli.run_path, metavar="RUN", help="work dir of the run")

@@ -74,7 +74,7 @@ class CorruptedImages(PreparedFolder):
         fix = f"put the official files there, or make them with {tool}"
         missing = [name for name in names if not (place / f"{name}.npy").is_file()]
         if missing == names:  # no mistake, whereas some missing files are one
-            raise MissingDataError(f"{place}: holds no corrupted images: {fix}")
+            raise MissingDataError(f"{place}: has no corrupted images: {fix}")
         missing += ["labels"] * (not (place / LABELS).is_file())
         if missing:
             raise DataError(f"{place}: {', '.join(missing)} missing: {fix}")

@@ -84,7 +84,7 @@ class ModelAverage(FederatedHook):
         if first > runner.max_rounds:
             runner.logger.warning(
                 f"averaging: {type(self).__name__} would collect its first model in round {first}, "
-                f"after the last ({runner.max_rounds}): the global model is what is evaluated"
+                f"after the last ({runner.max_rounds}): the global model is evaluated"
             )
 
     def first_model(self, start_round: int) -> int:

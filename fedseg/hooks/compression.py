@@ -62,7 +62,7 @@ class Compression(FederatedHook):
                 return
             raise ConfigError(f"{name} compresses delta, which {algorithm} does not send: drop one")
         if update.num_bytes is not None:
-            raise ConfigError(f"{name} and {algorithm} both say in what form delta is sent")
+            raise ConfigError(f"{name} and {algorithm} both set the form in which delta is sent")
         delta = update.vectors["delta"]
         whole = delta + client.state[MEMORY] if MEMORY in client.state else delta.clone()
         sent, size = self.compress(whole, client)

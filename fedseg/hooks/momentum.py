@@ -43,8 +43,8 @@ class KeptMomentum(FederatedHook):
 
         if getattr(runner.algorithm, "count_momentum", False):
             raise ConfigError(
-                "custom_hooks: KeptMomentum contradicts algorithm.count_momentum, which counts on "
-                "momentum that starts afresh with every client: leave one of them out"
+                "custom_hooks: KeptMomentum contradicts algorithm.count_momentum, which assumes "
+                "momentum that starts anew with every client: leave one of them out"
             )
 
     def before_client(self, runner: Run, client: Client) -> None:

@@ -121,12 +121,12 @@ class DPFedAvg(FederatedHook):
         """Take the clients and their rate from the run's sampler, a ``PoissonSampler``."""
         if not getattr(sampler, "independent", False):
             raise ConfigError(
-                "privacy: the budget counts on clients drawn one by one, not as "
+                "privacy: the budget assumes clients that are drawn independently, not as by "
                 f"{type(sampler).__name__} does: set client_sampler.type='PoissonSampler'"
             )
         if self.noise and find_spec("opacus") is None:
             raise ConfigError(
-                "privacy: epsilon is counted by Opacus, which is not installed: pip install -c "
+                "privacy: epsilon is computed by Opacus, which is not installed: pip install -c "
                 "constraints.txt -e '.[privacy]', or leave privacy out"
             )
         self._clients, self.rate = len(sampler.clients), sampler.rate

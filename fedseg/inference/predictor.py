@@ -209,7 +209,7 @@ class Predictor:
         Corrupted images are left out.
         """
         if self.domain is not None or self.statistics is not None:
-            raise ConfigError("domain, statistics: test images (-) are predicted in every view")
+            raise ConfigError("domain, statistics: test images (-) are predicted in all views")
         loop = build_evaluation(self.runner.cfg, "test", self.runner)
         evaluator, sets = loop.domains, [s for s in loop.sets if not hasattr(s.dataset, "groups")]
         evaluator.sets = sets

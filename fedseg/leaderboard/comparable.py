@@ -175,7 +175,7 @@ class Match:
 
     def _centralized(self) -> list[str]:
         is_single = self.results.train.partition.get("type") == CENTRALIZED
-        return ["centralized training: one client holds every image"] * is_single
+        return ["centralized training: one client has every image"] * is_single
 
     def _other_data(self) -> Iterator[str]:
         data, known = DATASETS[self.setting.dataset], self.setting.known

@@ -97,7 +97,7 @@ def resident_pipeline(
     """A loader's batched transforms for its data set; ConfigError unless that holds arrays."""
     if not isinstance(dataset, ImageArrays):
         raise ConfigError(
-            f"{loader}.type: ResidentData holds all images in memory and needs a data set of "
+            f"{loader}.type: ResidentData keeps all images in memory and needs a data set of "
             f"arrays (ImageArrays), not {type(dataset).__name__}: leave type out to stream the "
             "images from disk"
         )

@@ -74,8 +74,8 @@ class RayExecutor(Executor):
         for hook in run.hooks:
             if getattr(hook, "in_process", False):
                 raise ConfigError(
-                    f"executor.type: {type(hook).__name__} passes something from client to client "
-                    "and needs all of them in one process: leave executor out"
+                    f"executor.type: {type(hook).__name__} passes state from client to client "
+                    f"and needs all of them in one process: remove executor"
                 )
         self._resources(torch.cuda.device_count(), _cores())
         # workers that see it, with this text, read and write states where they are

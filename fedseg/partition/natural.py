@@ -137,7 +137,7 @@ class ReleasedPartition:
         clients = FixedPartition(file=file)(dataset)
         if len(clients) != self.num_clients:
             raise DataError(
-                f"{file}: holds {len(clients)} clients, not {self.num_clients}: set "
+                f"{file}: has {len(clients)} clients, not {self.num_clients}: set "
                 "partition.num_clients"
             )
         return clients

@@ -36,11 +36,11 @@ def check_path(path: str) -> str | None:
     if not path:
         return "is empty"
     if "\\" in path or "\0" in path:
-        return "holds a backslash or a null byte"
+        return "has a backslash or a null byte"
     if path.startswith("/") or re.match(r"[A-Za-z]:", path):
         return "is absolute"
     if {"", ".", ".."} & set(path.split("/")):
-        return "holds an empty part, '.' or '..'"
+        return "has an empty part, '.' or '..'"
     return None
 
 

@@ -108,16 +108,16 @@ def _read_runs(path: Path) -> tuple[RunFiles, ...]:
         return (read_run(path),)
     runs = [read_run(folder) for folder in sorted(path.iterdir()) if is_run(folder)]
     if not runs:
-        raise DataError(f"{path}: holds no run, neither {FILE_NAME} nor {HISTORY}")
+        raise DataError(f"{path}: has no run, neither {FILE_NAME} nor {HISTORY}")
     alone = "name the runs one by one"
     for run in runs:
         if run.results is None and len(runs) > 1:
             raise DataError(f"{run.folder}: the run is not finished: wait for it, or {alone}")
     if len({experiment_key(run.results) for run in runs if run.results is not None}) > 1:
-        raise DataError(f"{path}: holds runs of different experiments: {alone}")
+        raise DataError(f"{path}: has runs of different experiments: {alone}")
     seeds = [run.seed for run in runs]
     if twice := [seed for seed in seeds if seeds.count(seed) > 1]:
-        raise DataError(f"{path}: holds seed {twice[0]} twice: {alone}")
+        raise DataError(f"{path}: has seed {twice[0]} twice: {alone}")
     return tuple(sorted(runs, key=lambda run: run.seed or 0))
 
 

@@ -263,7 +263,7 @@ def _scale(content: Mapping[str, Any]) -> Normalize:
     """One scale for all losses of a landscape."""
     losses = np.concatenate([_values(series["loss"]).ravel() for series in content["series"]])
     if not np.isfinite(losses).any():
-        raise DataError("no loss of the landscape is finite: name smaller --ends")
+        raise DataError("no loss of the landscape is finite: give smaller --ends")
     return find_scale(losses)
 
 

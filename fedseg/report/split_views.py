@@ -174,7 +174,7 @@ def _read_indices(path: Path) -> View:
         indices = [i for samples in partition.clients.values() for i in samples]
         samples = 1 + max(indices, default=0)  # at least: what nobody holds is not known
         if samples > MOST_SAMPLES:
-            raise DataError(f"{path}: index {samples - 1:,} is larger than any data set here")
+            raise DataError(f"{path}: index {samples - 1:,} is larger than any data set")
         note = f"{path}: the classes are not known: {root} is no prepared folder"
         listed = range(samples)
         return _make_view(path.stem, path.stem, partition(listed), listed, {}, [note])

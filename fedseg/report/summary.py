@@ -154,8 +154,8 @@ def _next_steps(
         if name == "SyntheticShapes":
             name, data, tool = "CIFAR-10", "cifar10", "cifar"
         yield (
-            "\n[dim]the data are synthetic: these are not results of the published benchmark; with "
-            f"the real {name} in data/{data}[/dim]\n  {program()} prepare {tool}"
+            "\n[dim]the data are synthetic: these are not results of the published benchmark; to "
+            f"use the real {name} in data/{data}[/dim]\n  {program()} prepare {tool}"
         )
         if real_config is not None:
             yield f"  {program()} train {escape(str(real_config))}"

@@ -213,7 +213,9 @@ def _offline(field: str) -> Iterator[None]:
         fix += "file as model.weights"
 
     def refuse(host: Any, *_: Any, **__: Any) -> None:
-        raise ConfigError(f"{field}: asks {host} for a file, and nothing is downloaded: {fix}")
+        raise ConfigError(
+            f"{field}: would download a file from {host}, which fedseg never does: {fix}"
+        )
 
     with (
         tempfile.TemporaryDirectory() as empty,
@@ -307,8 +309,8 @@ def assemble_trainer(
     random = cfg.get("load_from") is None
     if random and cfg.model.get("lora") is not None and cfg.model.get("weights") is None:
         warn(
-            "model.lora: the adapters are those of random weights, which stay as they are: give "
-            "weights as model.weights or load_from"
+            "model.lora: the adapters belong to random weights, which stay frozen: give weights "
+            "as model.weights or load_from"
         )
     elif lacks is not None and random:
         warn(

@@ -210,8 +210,8 @@ def _check_keys(config: Config) -> None:
             check_values({key: values[key] for key in known if key in values}, known, section)
     for field, kinds in _keys_without_order("", dict(config.items())):
         mistakes.add(
-            f"{field}: its keys must be all text or all numbers, not {' and '.join(kinds)}: a run "
-            "could not write it down"
+            f"{field}: keys must be all text or all numbers, not {' and '.join(kinds)}: they "
+            f"cannot be recorded"
         )
     mistakes.tell()
 
@@ -263,7 +263,7 @@ def check_config(config: Config) -> None:
     if config.client_sampler.get("type") == "PoissonSampler" and not config.get("privacy"):
         raise ConfigError(
             "client_sampler.type: PoissonSampler has rounds without a client, which only privacy "
-            "has a use for: set privacy, or take UniformSampler"
+            "uses: set privacy, or take UniformSampler"
         )
     if config.get("launcher") not in (None, "none"):
         raise ConfigError(f"launcher: must be 'none', not {config.launcher!r}")

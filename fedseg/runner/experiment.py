@@ -127,7 +127,7 @@ def override_fields(config: Config, options: Mapping[str, Any] | Sequence[str] |
         with mistakes:
             if key.partition(".")[0] in COMPOSED:
                 raise ConfigError(
-                    f"--cfg-options: {key}: would only be recorded, the config is composed: "
+                    f"--cfg-options: {key}: would have no effect, the config is composed already: "
                     "name methods with --with, and a setting as the config"
                 )
             set_values(config, "--cfg-options", {key: value})

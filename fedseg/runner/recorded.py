@@ -84,7 +84,7 @@ def newest_checkpoint(folder: Path) -> tuple[int, Path]:
     """(round, path) of a run's newest checkpoint."""
     found = checkpoints(own_path(folder, "checkpoints"))
     if not found:
-        raise DataError(f"{folder / 'checkpoints'}: holds no checkpoint")
+        raise DataError(f"{folder / 'checkpoints'}: has no checkpoint")
     own_path(folder, f"checkpoints/{found[-1][1].name}")
     return found[-1]
 
@@ -138,7 +138,7 @@ def _trust(modules: Sequence[str], folder: Path) -> None:
             places = [spec and spec.origin, *((spec and spec.submodule_search_locations) or ())]
             inside = [p for p in places if p and Path(p).resolve().is_relative_to(folder.resolve())]
             if inside:
-                raise ConfigError(f"--trust: {name} lies in the run's folder: copy it elsewhere")
+                raise ConfigError(f"--trust: {name} is in the run's folder: copy it elsewhere")
             import_module(name)
         except (ImportError, ValueError, AttributeError) as error:
             raise ConfigError(f"--trust: {name} cannot be imported ({error})") from error

@@ -58,7 +58,7 @@ def make_work_dir(work_dir: str | Path) -> None:
         Path(work_dir).mkdir(parents=True, exist_ok=True)
     except FileNotFoundError as error:
         raise ResourceError(
-            f"{work_dir}: no folder can be made there: write elsewhere (work_dir)"
+            f"{work_dir}: cannot create the folder: use another work_dir"
         ) from error
 
 
@@ -91,8 +91,8 @@ def lock_work_dir(work_dir: str | Path) -> Iterator[Callable[[], None]]:
     def check() -> None:
         if _identity(work_dir / LOCK) != held:
             raise ConfigError(
-                f"work_dir: {work_dir} was moved, removed or replaced during the run, which stops "
-                "and writes nothing more: resume it with --work-dir where its folder is now"
+                f"work_dir: {work_dir} was moved, removed or replaced during the run, which "
+                f"stops: resume it with --work-dir and the folder's new place"
             )
 
     try:
@@ -171,7 +171,7 @@ def start_anew(cfg: Config) -> Path | None:
     foreign = [name for name in outputs if os.path.lexists(root / name) and name not in made]
     if foreign:
         raise ConfigError(
-            f"work_dir: {root} holds {', '.join(foreign)}, and nothing says that a run made it: "
+            f"work_dir: {root} has {', '.join(foreign)}, which no run has written: "
             "give another --work-dir, or move it away"
         )
     leftovers = [root / name for name in made if (root / name).exists()]

@@ -62,7 +62,7 @@ def with_curvature(results: Results, folder: Path, messages: list[str]) -> Resul
         if path.exists():
             content = read_model(CurvatureFile, read_json(own_path(folder, name)), path)
             if content.config_sha256 != results.config_sha256:
-                raise DataError(f"{path}: config_sha256: is of another run's config")
+                raise DataError(f"{path}: config_sha256: belongs to another run's config")
             if content.changed:
                 raise DataError(f"{path}: changed: is of a changed config")
             quantities |= content.quantities

@@ -356,9 +356,9 @@ ADAM_SAM = {"type": "SAMOptimWrapper", "rho": 0.1, "optimizer": {"type": "Adam",
 @pytest.mark.parametrize(
     ("algorithm", "wrapper", "message"),
     [
-        ({"type": "SCAFFOLD"}, ADAM_SAM, "SCAFFOLD takes the mean gradient"),
-        ({"type": "FedCM", "alpha": 0.1}, ADAM_SAM, "FedCM takes the mean gradient"),
-        ({"type": "FedGamma"}, ADAM_SAM, "FedGamma takes the mean gradient"),
+        ({"type": "SCAFFOLD"}, ADAM_SAM, "SCAFFOLD computes a client's mean gradient"),
+        ({"type": "FedCM", "alpha": 0.1}, ADAM_SAM, "FedCM computes a client's mean gradient"),
+        ({"type": "FedGamma"}, ADAM_SAM, "FedGamma computes a client's mean gradient"),
         (FEDSMOO, OWN, r"optim_wrapper\.type: SignOptimWrapper.*FedSMOO"),
         (
             MIME,

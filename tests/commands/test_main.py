@@ -99,7 +99,7 @@ def test_the_folder_of_an_experiments_only_seed_is_its_run(tmp_path):
     assert cli.run_path(str(folders[0] / "results.json")) == folders[0]
     (folders[1] / "history.jsonl").touch()
     assert cli.run_path(str(folders[1])) == folders[1]
-    with pytest.raises(ArgumentTypeError, match="holds 2 runs"):
+    with pytest.raises(ArgumentTypeError, match="has 2 runs"):
         cli.run_path(str(tmp_path / "experiment"))
 
 

@@ -128,7 +128,7 @@ def test_a_file_of_another_kind_under_the_name_of_a_split(tmp_path, images, prep
     file.parent.mkdir(parents=True)
     file.write_bytes(b"\xff\xfe")
     told = prepare.fails("cifar", "--root", tmp_path / "root", "--source", source, *SMALL)
-    assert f"{file}: holds another split" in told
+    assert f"{file}: has another split" in told
 
 
 def test_cifar100_with_pachinko(tmp_path, prepare):

@@ -90,7 +90,7 @@ def test_a_second_run_changes_nothing_and_another_split_is_refused(voc, prepare)
     before = {p: p.read_bytes() for p in voc.rglob("*") if p.is_file()}
     prepare(*arguments, 3)
     assert before == {p: p.read_bytes() for p in voc.rglob("*") if p.is_file()}
-    assert "holds another split: give --overwrite" in prepare.fails(*arguments, 4)
+    assert "has another split: give --overwrite" in prepare.fails(*arguments, 4)
     prepare(*arguments, 4, "--overwrite")
     assert len(read_split(voc / "splits/train").users) == 4
 
@@ -157,7 +157,7 @@ def damage(root: Path, what: str) -> None:
         ("link", [], r"a_0\.jpg: leaves .* through a symbolic link"),
         ("no pairs", [], r"12 files match JPEGImages/\*\.jpg, 0 match .*change these globs"),
         ("", ["--labels", "*/*.png"], r"--labels: .* must have the wildcards of"),
-        ("", ["--labels", "../*.png"], r"--labels: .* holds an empty part"),
+        ("", ["--labels", "../*.png"], r"--labels: .* has an empty part"),
         ("", ["--domain", "(x)"], r"--domain: '\(x\)' finds no group"),
         ("", ["--domain", "("], r"--domain: "),
         ("", ["--partition", "domain"], r"--partition: domain needs --domain"),

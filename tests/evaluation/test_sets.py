@@ -189,7 +189,7 @@ def test_missing_optional_data_are_left_out_with_a_warning(tmp_path, root):
 
 def test_missing_data_that_are_not_optional(root, tmp_path):
     missing = corrupted(root, dataset=corrupted_images(root, folder="nowhere"))
-    with pytest.raises(MissingDataError, match="nowhere: holds no corrupted images"):
+    with pytest.raises(MissingDataError, match="nowhere: has no corrupted images"):
         evaluation_set(missing)
     assert evaluation_set({**missing, "optional": True}) is None
     with pytest.raises(MissingDataError):

@@ -140,7 +140,7 @@ BAD = {
     "an empty client": (own_partition({"a": [0, 1], "b": []}), r"client 'b' has no sample"),
     "a duplicate client id": (
         own_partition({1: [0, 1], "1": [2, 3]}),
-        r"partition\.clients: its keys must be all text or all numbers, not int and str",
+        r"partition\.clients: keys must be all text or all numbers, not int and str",
     ),
     "a sample of two clients": (
         own_partition({"a": [0, 1], "b": [1, 2]}),
@@ -272,7 +272,7 @@ def test_a_section_of_the_wrong_type_is_named(tmp_path, key):
 def test_a_dict_that_no_run_could_write_down_is_named(tmp_path, odd):
     config = toyseg.settings(tmp_path) | {"labels": [{1: {"a": 1}, 2.5: 0}]}
     complete_config(Config(config))
-    with pytest.raises(ConfigError, match=r"^labels\.0\.1: its keys must be all text or all num"):
+    with pytest.raises(ConfigError, match=r"^labels\.0\.1: keys must be all text or all num"):
         complete_config(Config(config | {"labels": [{1: odd}]}))
 
 
@@ -610,7 +610,7 @@ def test_a_network_by_its_config_file(tmp_path):
 
 
 def test_a_work_dir_that_cannot_be_made(tmp_path):
-    with pytest.raises(ResourceError, match="/proc/no/such: no folder can be made there"):
+    with pytest.raises(ResourceError, match="/proc/no/such: cannot create the folder"):
         toyseg.runner(toyseg.settings(tmp_path, work_dir="/proc/no/such"))
 
 

@@ -227,7 +227,7 @@ def test_a_missing_or_foreign_checkpoint(run, small_config):
     with pytest.raises(DataError, match=r"completed_rounds: is 5, but 6 "):
         verify(run, small_config)
     shutil.rmtree(run / "checkpoints")
-    with pytest.raises(DataError, match="checkpoints: holds no checkpoint"):
+    with pytest.raises(DataError, match="checkpoints: has no checkpoint"):
         verify(run, small_config)
 
 

@@ -14,7 +14,7 @@ OPTIMIZERS = {
     "SAM": {"type": "SAMOptimWrapper", "rho": 0.05, "optimizer": SGD},
     "ASAM": {"type": "ASAMOptimWrapper", "rho": 0.1, "eta": 0.2, "optimizer": SGD},
 }
-OWN_SAM = "which perturbs the weights by a rule of its own"
+OWN_SAM = "which perturbs the weights itself"
 TWICE = {"SAM": OWN_SAM, "ASAM": OWN_SAM}
 
 
