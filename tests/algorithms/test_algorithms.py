@@ -363,7 +363,7 @@ ADAM_SAM = {"type": "SAMOptimWrapper", "rho": 0.1, "optimizer": {"type": "Adam",
         (
             MIME,
             {**PLAIN, "optimizer": {"type": "SGD", "lr": 0.1, "momentum": 0.9}},
-            r"optim_wrapper\.optimizer\.momentum: MIME has",
+            r"optim_wrapper\.optimizer\.momentum: MIME uses",
         ),
     ],
 )
