@@ -572,7 +572,7 @@ def test_data_that_would_be_downloaded_are_refused(tmp_path, loader):
     config = toyseg.settings(tmp_path)
     part = config[loader] if loader == "train_dataloader" else config[loader]["seen"]
     part["dataset"] = {"type": Elsewhere}
-    with pytest.raises(ConfigError, match=rf"{loader}: asks no\.where for a file"):
+    with pytest.raises(ConfigError, match=rf"{loader}: would download a file from no\.where"):
         toyseg.train(config)
 
 
