@@ -19,29 +19,16 @@ from typing import Any
 
 import toycls
 import toyseg
+from algorithm_table import ENTRIES
 from command_line import CommandLine
 
 SGD = {"_delete_": True, "type": "OptimWrapper", "optimizer": {"type": "SGD", "lr": 0.05}}
 MOMENTUM = toyseg.merge(SGD, {"optimizer": {"momentum": 0.9}})
 ADAM = {"type": "Adam", "lr": 0.1}
 ALGORITHMS: dict[str, dict[str, Any]] = {
+    **{name: entry.options for name, entry in ENTRIES.items()},
     "FedAvg": {"server_optim": ADAM},
-    "FedDyn": {"beta": 10.0},
-    "FedGloSS": {"rho_server": 0.05, "beta": 10.0},
     "NaiveFedGloSS": {"rho_server": 0.05, "beta": 10.0, "rho0": 0.01, "rho_rounds": 3},
-    "FedProx": {"mu": 0.1},
-    "SCAFFOLD": {},
-    "FedGamma": {},
-    "FedCM": {"alpha": 0.5},
-    "FedACG": {"lam": 0.8, "beta": 0.01},
-    "AdaBest": {"mu": 0.02, "beta": 0.8},
-    "FedSpeed": {"rho": 0.05, "alpha": 0.9, "lam": 100.0},
-    "FedSMOO": {"rho": 0.05, "beta": 10.0},
-    "MIME": {"momentum": 0.5},
-    "MIMELite": {"momentum": 0.5},
-    "FedDGGA": {},
-    "FedRep": {},
-    "Ditto": {"lam": 0.1},
     "FlexLoRA": {"fedex": True},
 }
 SAM = {**SGD, "type": "SAMOptimWrapper", "rho": 0.05}
@@ -94,10 +81,9 @@ def draw_runs(seed: int, rounds: int = 4) -> list[Run]:
             "train_cfg": {"max_rounds": rounds, "val_interval": 2},
             "randomness": {"seed": rng.randrange(1000)},
         }
-        if name == "FedRep":
-            changes["personal"] = "@head"
+        changes |= ENTRIES[name].more
         if name == "FlexLoRA":
-            changes |= {"model": {"lora": {"r": 2}}, "averaging": None}
+            changes["averaging"] = None
         if name == "FedAvg":
             changes["custom_hooks"] = [{"type": "KeptMomentum"}]
         resident = name in PLAIN and rng.random() < 0.5

@@ -4,11 +4,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from fedseg.registry import ALGORITHMS
 from tests.campaign.cases import KINDS, Case, draw
 from tests.campaign.damage import CANARY, Damage
 from tests.campaign.judge import CLEAR, EXECUTED, SILENT, UNCLEAR, Judge
-from tests.campaign.kills import ALGORITHMS as KILLED
 from tests.campaign.kills import draw_runs, kill_and_resume
 
 SEED = 0
@@ -49,9 +47,3 @@ def test_killed_runs(tmp_path):
     with ThreadPoolExecutor(len(runs)) as pool:
         ended = list(pool.map(lambda run: kill_and_resume(run, tmp_path / run.id), runs))
     assert [end.fault for end in ended] == ["", ""]
-
-
-def test_every_algorithm_is_killed():
-    ALGORITHMS.import_from_location()
-    own = {n for n, c in ALGORITHMS.module_dict.items() if c.__module__.startswith("fedseg.")}
-    assert set(KILLED) == own

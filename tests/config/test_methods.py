@@ -1,7 +1,6 @@
 """Composition: what is merged in which order, what it is called, what is refused."""
 
 import itertools
-import subprocess
 import sys
 from pathlib import Path
 
@@ -281,16 +280,6 @@ def test_a_setting_and_its_file_are_one_experiment():
     assert config_digest(file) == config_digest(given)
     file.pop("setting"), file.pop("methods")
     assert config_digest(file) == config_digest(given)
-
-
-def test_nothing_of_torch_is_needed_to_compose():
-    code = (
-        "import sys; from fedseg.config.methods import *; "
-        "print(Composition(setting_file('idda_rainy'), ['swa', 'fedasam']).name, "
-        "'torch' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["idda_rainy_fedasam_swa", "False"]
 
 
 def test_each_method_counts_once():

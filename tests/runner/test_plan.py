@@ -9,36 +9,10 @@ from algorithm_table import ENTRIES
 from fedseg.core.client_data import ClientData
 from fedseg.errors import ConfigError
 from fedseg.loaders.streaming import StreamingData
-from fedseg.registry import ALGORITHMS
 from fedseg.runner.plan import make_plan
 
-# what an algorithm takes to be built
-SETTINGS = {
-    "AdaBest": {"mu": 0.02, "beta": 0.9},
-    "Ditto": {"lam": 0.1},
-    "FedACG": {"beta": 0.01, "lam": 0.85},
-    "FedAvg": {},
-    "FedCM": {"alpha": 0.1},
-    "FedDGGA": {},
-    "FedDyn": {"beta": 10.0},
-    "FedGamma": {},
-    "FedGloSS": {"rho_server": 0.1, "beta": 10.0},
-    "FedProx": {"mu": 0.01},
-    "FedSMOO": {"rho": 0.1, "beta": 10.0},
-    "FedSpeed": {"rho": 0.1, "alpha": 0.9, "lam": 10.0},
-    "MIME": {"momentum": 0.9},
-    "MIMELite": {"momentum": 0.9},
-    "NaiveFedGloSS": {"rho_server": 0.1, "beta": 10.0},
-    "SCAFFOLD": {},
-}
 PLAIN = toyseg.PLAIN["optim_wrapper"]
 SAM = {"type": "SAMOptimWrapper", "rho": 0.1, "optimizer": {"type": "SGD", "lr": 0.1}}
-
-
-def registered() -> list[str]:
-    ALGORITHMS.import_from_location()
-    modules = {name: kind.__module__ for name, kind in ALGORITHMS.module_dict.items()}
-    return sorted(name for name, module in modules.items() if module.startswith("fedseg."))
 
 
 def settings(folder, name, wrapper=None, batchnorm="SiloBN"):
@@ -47,13 +21,13 @@ def settings(folder, name, wrapper=None, batchnorm="SiloBN"):
         wrapper = SAM
     return toyseg.settings(
         folder,
-        algorithm={"_delete_": True, "type": name, **SETTINGS.get(name, {})},
+        algorithm={"_delete_": True, "type": name, **ENTRIES[name].options},
         optim_wrapper={"_delete_": True, **wrapper} if wrapper else PLAIN,
         batchnorm=None if batchnorm is None else {"_delete_": True, "type": batchnorm},
         train_cfg={"max_rounds": 1},
         val_dataloader=None,
         val_evaluator=None,
-        **(ENTRIES[name].more if name in ENTRIES else {}),
+        **ENTRIES[name].more,
     )
 
 
@@ -70,7 +44,7 @@ def same_as_a_real_round(config):
 @pytest.mark.parametrize(
     ("name", "batchnorm"),
     [
-        *((name, "SiloBN") for name in registered()),
+        *((name, "SiloBN") for name in ENTRIES),
         *((name, None) for name in ("FedAvg", "FedSMOO", "MIME")),
         *((name, "FedBN") for name in ("FedAvg", "FedProx", "FedACG")),
     ],

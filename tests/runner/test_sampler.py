@@ -1,6 +1,5 @@
 """Who takes part: pure functions, uniform in the statistics, errors that name the fault."""
 
-import json
 from itertools import combinations
 
 import numpy as np
@@ -74,11 +73,6 @@ def test_all_clients():
     assert uniform(10).participants(7) == list(range(10))
 
 
-def test_more_clients_than_there_are():
-    with pytest.raises(ConfigError, match=r"clients_per_round: 11 .* only 10"):
-        uniform(11)
-
-
 def fixed(**kwargs):
     sampler = FixedSampler(**kwargs)
     sampler.bind(CLIENTS, 0)
@@ -101,25 +95,6 @@ def test_integer_ids_are_compared_as_text():
     sampler = FixedSampler(participants=[[1, 0]])
     sampler.bind(["0", "1"], 0)
     assert sampler.participants(1) == [0, 1]
-
-
-def test_fixed_from_json(tmp_path):
-    path = tmp_path / "plan.json"
-    path.write_text(json.dumps(ROUNDS))
-    assert fixed(file=str(path)).participants(1) == [1, 3]
-
-
-def test_fixed_from_a_history(tmp_path):
-    path = tmp_path / "history.jsonl"
-    path.write_text(
-        "".join(
-            json.dumps({"round": i, "participants": [{"client": c, "loss": None} for c in ids]})
-            + "\n"
-            for i, ids in enumerate(ROUNDS, start=1)
-        )
-    )
-    sampler = fixed(file=str(path))
-    assert [sampler.participants(r) for r in (1, 2)] == [[1, 3], [0]]
 
 
 @pytest.mark.parametrize(
