@@ -139,8 +139,9 @@ class ImageSet:
     name: str  # for example "CIFAR10"
     shape: tuple[int, int, int]  # height, width and channels of an image
     classes: tuple[str, ...]  # in order of the labels
-    counts: Mapping[str, tuple[int, ...]]  # for each split, images of each class
-    torchvision: str  # class of torchvision.datasets that knows the official files and their md5
+    counts: Mapping[str, tuple[int, ...]]  # for each split, images of each class; {}: any
+    # class of torchvision.datasets that knows the official files and their md5; "": files of LEAF
+    torchvision: str
     dataset: str  # class of fedseg.datasets that reads the prepared folder
     setting: str  # of configs/settings, that trains on it
     source: str  # what the source may be, for messages

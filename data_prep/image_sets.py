@@ -102,6 +102,32 @@ MNIST = ImageSet(
     alphas=dict.fromkeys(("dirichlet", "dirichlet-class"), (0.1, 0.5, 1, 1.5, 2)),
 )
 
+FEMNIST = ImageSet(
+    "FEMNIST",
+    (28, 28, 1),
+    (*"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz",),
+    counts={},
+    torchvision="",
+    dataset="FEMNISTDataset",
+    setting="femnist",
+    source="LEAF's train/*.json and test/*.json, or fed_emnist_train.h5 and fed_emnist_test.h5",
+    clients=3400,
+    alphas={},
+)
+
+SHAKESPEARE = ImageSet(
+    "Shakespeare",
+    (80, 1, 1),  # a sequence is an image of one column
+    (*"\n !\"&'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]abcdefghijklmnopqrstuvwxyz}",),
+    counts={},
+    torchvision="",
+    dataset="ShakespeareDataset",
+    setting="shakespeare",
+    source="LEAF's train/*.json and test/*.json",
+    clients=1129,
+    alphas={},
+)
+
 LANDMARKS = {  # by the name of the training file
     "federated_train.csv": Selection("Landmarks-User-160k", 1262, 164172, 19526, 2028),
     "mini_gld_train_split.csv": Selection(
@@ -276,6 +302,27 @@ examples:
         {"mnist": MNIST},
         show="report.partition_charts:show_partition",
         defaults={"partition": "dirichlet-class"},
+    ),
+    DataSet(
+        "leaf",
+        "FEMNIST and Shakespeare of LEAF",
+        "Convert FEMNIST or Shakespeare once, with their writers or roles as clients.",
+        f"""\
+Expected in the root or in --source: train/*.json and test/*.json, as LEAF's preprocess.sh writes
+them below data/; of FEMNIST also TensorFlow Federated's fed_emnist_train.h5 and fed_emnist_test.h5
+(pip install 'fedseg[hdf5]'). There is no published checksum: counts are printed, not compared.
+
+examples:
+  fedseg prepare femnist --source leaf/data/femnist/data
+  fedseg prepare shakespeare --source leaf/data/shakespeare/data --shared keep
+
+{PREPARED}""",
+        ImageOptions,
+        "data_prep.classification:prepare",
+        "put LEAF's train/*.json and test/*.json there",
+        {"femnist": FEMNIST, "shakespeare": SHAKESPEARE},
+        show="report.partition_charts:show_partition",
+        defaults={"partition": "natural"},
     ),
     DataSet(
         "landmarks",

@@ -55,10 +55,12 @@ PREPARED_BY = {
     "CIFAR100CDataset": "fedseg prepare cifar --dataset cifar100",
     "CamVidDataset": "fedseg prepare camvid",
     "CityscapesDataset": "fedseg prepare cityscapes",
+    "FEMNISTDataset": "fedseg prepare femnist",
     "IDDADataset": "fedseg prepare idda",
     "LandmarksDataset": "fedseg prepare landmarks",
     "ListedDataset": "fedseg prepare segmentation",
     "MNISTDataset": "fedseg prepare mnist",
+    "ShakespeareDataset": "fedseg prepare shakespeare",
     "StoredImages": "fedseg.datasets.write_images",
     "SyntheticShapesDataset": "fedseg prepare cifar --synthetic",
 }

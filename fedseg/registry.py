@@ -108,7 +108,7 @@ DATASETS = _child(
     {
         "datasets.arrays": [
             *("StoredImages", "CIFAR10Dataset", "CIFAR100Dataset", "MNISTDataset"),
-            "SyntheticShapesDataset",
+            *("SyntheticShapesDataset", "FEMNISTDataset", "ShakespeareDataset"),
         ],
         "datasets.corrupted": ["CIFAR10CDataset", "CIFAR100CDataset"],
         "datasets.landmarks": ["LandmarksDataset"],
@@ -141,12 +141,13 @@ MODELS = _child(
             "FedDriveBiSeNetV2",
             "PixelShuffleHead",
         ],
-        "models.cnn": ["CNN", "MNISTCNN"],
+        "models.cnn": ["CNN", "MNISTCNN", "FEMNISTCNN"],
         "models.encoders": ["TimmClassifier", "TimmSegmentation"],
         "models.losses": ["CrossEntropy", "OHEMCrossEntropy", "Focal", "Dice", "LovaszSoftmax"],
+        "models.lstm": ["CharLSTM"],
         "models.mobilenet": ["MobileNetV2GN"],
         "models.preprocessor": ["ImagePreprocessor"],
-        "models.resnet": ["ResNet18GN", "ResNet20GN", "ResNet56"],
+        "models.resnet": ["ResNet18", "ResNet18GN", "ResNet20GN", "ResNet56"],
         "models.segmentor": ["Segmentor", "TorchvisionSegmentation"],
     },
 )

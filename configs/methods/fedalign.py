@@ -5,7 +5,7 @@ slot = "regularizer"
 refuses = {
     "val_evaluator.type": "IoUMetric",  # for classification
     # no stages of residual blocks
-    "model.type": ["CNN", "MNISTCNN", "MobileNetV2GN", "TimmClassifier"],
+    "model.type": ["CNN", "MNISTCNN", "FEMNISTCNN", "CharLSTM", "MobileNetV2GN", "TimmClassifier"],
 }
 
 local_loss = dict(type="FedAlign", mu=0.45, width=0.25, relative=True)

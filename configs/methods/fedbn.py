@@ -1,7 +1,10 @@
 # No paper here has published values of it; it has none to choose.
 slot = "batchnorm"
 refuses = {
-    "model.type": ["CNN", "MNISTCNN", "MobileNetV2GN", "ResNet18GN", "ResNet20GN"],  # no BatchNorm
+    # no BatchNorm
+    "model.type": [
+        *("CNN", "MNISTCNN", "FEMNISTCNN", "MobileNetV2GN", "ResNet18GN", "ResNet20GN"),
+    ],
 }
 
 batchnorm = dict(type="FedBN")

@@ -5,7 +5,7 @@ slot = "regularizer"
 refuses = {
     "val_evaluator.type": "IoUMetric",  # for classification
     # images of one size only, or of 224x224, or a transformer
-    "model.type": ["CNN", "MNISTCNN", "MobileNetV2GN", "TimmClassifier"],
+    "model.type": ["CNN", "MNISTCNN", "FEMNISTCNN", "CharLSTM", "MobileNetV2GN", "TimmClassifier"],
 }
 
 local_loss = dict(

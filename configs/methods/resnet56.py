@@ -3,7 +3,10 @@
 slot = "network"
 refuses = {
     "val_evaluator.type": "IoUMetric",  # for classification
-    "train_dataloader.dataset.type": ["MNISTDataset", "LandmarksDataset"],  # other images
+    # other images, or text
+    "train_dataloader.dataset.type": [
+        *("MNISTDataset", "FEMNISTDataset", "ShakespeareDataset", "LandmarksDataset"),
+    ],
 }
 
 model = dict(type="ResNet56")

@@ -1,7 +1,10 @@
 # FedDrive's, on every BatchNorm layer.
 slot = "batchnorm"
 refuses = {
-    "model.type": ["CNN", "MNISTCNN", "MobileNetV2GN", "ResNet18GN", "ResNet20GN"],  # no BatchNorm
+    # no BatchNorm
+    "model.type": [
+        *("CNN", "MNISTCNN", "FEMNISTCNN", "MobileNetV2GN", "ResNet18GN", "ResNet20GN"),
+    ],
 }
 
 batchnorm = dict(type="SiloBN")

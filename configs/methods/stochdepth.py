@@ -3,7 +3,7 @@ slot = "regularizer"
 refuses = {
     "val_evaluator.type": "IoUMetric",  # for classification
     # no residual blocks to leave out
-    "model.type": ["CNN", "MNISTCNN", "MobileNetV2GN", "TimmClassifier"],
+    "model.type": ["CNN", "MNISTCNN", "FEMNISTCNN", "CharLSTM", "MobileNetV2GN", "TimmClassifier"],
 }
 
 model = dict(stochastic_depth=0.9)

@@ -3,7 +3,8 @@
 slot = "network"
 refuses = {
     "val_evaluator.type": "IoUMetric",  # for classification
-    "train_dataloader.dataset.type": "MNISTDataset",  # gray
+    # gray, or text
+    "train_dataloader.dataset.type": ["MNISTDataset", "FEMNISTDataset", "ShakespeareDataset"],
 }
 
 model = dict(

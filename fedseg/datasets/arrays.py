@@ -253,6 +253,29 @@ class MNISTDataset(StoredImages):
     shape, num_classes = (28, 28, 1), 10
 
 
+@DATASETS.register_module()
+class FEMNISTDataset(StoredImages):
+    """FEMNIST of LEAF (Caldas et al., 2018) from a prepared folder: 28x28 gray, 62 classes.
+
+    ``users`` are the writers.
+    """
+
+    tool = PREPARED_BY["FEMNISTDataset"]
+    shape, num_classes = (28, 28, 1), 62
+
+
+@DATASETS.register_module()
+class ShakespeareDataset(StoredImages):
+    """Shakespeare of LEAF (Caldas et al., 2018): sequences of 80 characters and the next one.
+
+    A character is its number among the 80 classes; a sequence is stored as an image [80, 1, 1].
+    ``users`` are the roles.
+    """
+
+    tool = PREPARED_BY["ShakespeareDataset"]
+    shape, num_classes = (80, 1, 1), 80
+
+
 def check_images(
     images: np.ndarray, labels: np.ndarray, num_classes: int, where: str | Path
 ) -> None:

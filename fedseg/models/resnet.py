@@ -1,4 +1,4 @@
-"""Residual networks for small images: ResNet18-GN, ResNet20-GN, and ResNet56 with bottlenecks.
+"""Residual networks: ResNet18-GN, ResNet20-GN and ResNet56 for small images, ResNet18 for large.
 
 Blocks are torchvision's, so their layers have its names (``conv1``, ``bn1``, ..., ``downsample``),
 GroupNorm layers too. He et al. describe the networks (CVPR 2016; section 4.2 those for CIFAR).
@@ -92,6 +92,7 @@ class ResNet(Classifier):
         norm: builds a norm layer from its number of channels.
         padded: parameter-free shortcuts (He's option A) instead of 1x1 convolutions with norm
             (option B).
+        stem: the first convolution and what follows its norm; None: one of 3x3.
         stochastic_depth: probability p_L of keeping the residual path of the last of L blocks in a
             training step; block l has ``1 - l/L (1 - p_L)`` (Huang et al., ECCV 2016, equation 4).
             None keeps all. FedAlign's released code keeps the first block always and falls in L - 1
@@ -99,7 +100,7 @@ class ResNet(Classifier):
         kwargs: data_preprocessor, weights, projection: see ``Classifier``.
 
     Attributes:
-        stem: images [B, 3, H, W] to [B, widths[0], H, W].
+        stem: images [B, 3, H, W] to [B, widths[0], H', W'].
         stages: one ``nn.Sequential`` of blocks each; the last block is ``stages[-1][-1]``.
     """
 
@@ -111,14 +112,14 @@ class ResNet(Classifier):
         widths: Sequence[int],
         norm: Norm,
         padded: bool = False,
+        stem: Sequence[nn.Module] | None = None,
         stochastic_depth: PositiveShare | None = None,
         **kwargs,
     ) -> None:
         super().__init__(num_classes, in_channels=3, **kwargs)
         channels = widths[0]
-        self.stem = nn.Sequential(
-            nn.Conv2d(3, channels, 3, padding=1, bias=False), norm(channels), nn.ReLU(inplace=True)
-        )
+        first, *rest = stem or (nn.Conv2d(3, channels, 3, padding=1, bias=False),)
+        self.stem = nn.Sequential(first, norm(channels), nn.ReLU(inplace=True), *rest)
         self.stages = nn.Sequential()
         for depth, width in zip(depths, widths, strict=True):
             blocks = nn.Sequential()
@@ -157,6 +158,29 @@ def _shortcut(
         return PaddedShortcut(out_channels, stride)
     convolution = nn.Conv2d(in_channels, out_channels, 1, stride, bias=False)
     return nn.Sequential(convolution, norm(out_channels))
+
+
+@MODELS.register_module()
+class ResNet18(ResNet):
+    """ResNet18 of He et al. for 224x224 images: a 7x7 stem and max-pooling, four stages.
+
+    FedAlign (Mendieta et al., CVPR 2022, Table 7) trains it on 200 classes of ImageNet, with
+    11,279,112 parameters; the table prints 11.22 million.
+
+    Args:
+        num_classes: C of the logits.
+        groups: of GroupNorm in place of BatchNorm; None: BatchNorm.
+        kwargs: stochastic_depth: see ``ResNet``; data_preprocessor, weights, projection: see
+            ``Classifier``.
+    """
+
+    def __init__(
+        self, num_classes: PositiveInt, groups: PositiveInt | None = None, **kwargs
+    ) -> None:
+        norm = nn.BatchNorm2d if groups is None else group_norm(groups)
+        stem = nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.MaxPool2d(3, 2, 1)
+        widths = (64, 128, 256, 512)
+        super().__init__(num_classes, BasicBlock, (2, 2, 2, 2), widths, norm, stem=stem, **kwargs)
 
 
 @MODELS.register_module()
