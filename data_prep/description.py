@@ -12,13 +12,25 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from annotated_types import Ge, Gt
 
 from fedseg import cli
 from fedseg.errors import ConfigError
 from fedseg.names import SHAPES, did_you_mean
+
+if TYPE_CHECKING:
+    import numpy as np
 
 PACHINKO = {"clients": 500, "alpha": 0.1, "beta": 10.0}  # of Reddi et al. (2021)
 
@@ -150,6 +162,29 @@ class ImageSet:
     coarse_labels: tuple[int, ...] | None = None  # the superclass of each class
     released: "ReleasedFiles | None" = None
     rendered: bool = False  # shapes can be rendered in its place
+
+
+@dataclass(frozen=True)
+class Part:
+    """One split of labeled images as read from a source."""
+
+    images: "np.ndarray"  # uint8 [N, H, W, C]
+    labels: "np.ndarray"  # int64 [N]
+    users: Sequence[str] | None = None  # the client of each image, if the source has them
+    names: Sequence[str] | None = None  # of the images in the source, if they have any
+
+    def name(self, index: int) -> str:
+        """The name of an image for messages."""
+        return f"image {index}" if self.names is None else self.names[index]
+
+
+@dataclass(frozen=True)
+class Labeled:
+    """A data set as read from its source."""
+
+    parts: dict[str, Part]  # train and test
+    source: str  # where it comes from and how that was verified, for the reader
+    official: bool = False  # the files are the published ones, by their md5
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,9 @@ import hashlib
 import pickle
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import numpy as np
 from torchvision import datasets
@@ -27,7 +26,8 @@ from fedseg.datasets.arrays import SPLITS, check_images, shared_images
 from fedseg.datasets.images import PNG, read_image
 from fedseg.errors import DataError
 
-from .description import ImageSet
+from .description import ImageSet, Labeled, Part
+from .leaf import LeafFiles
 from .parallel import in_threads
 
 LARGEST_MEMBER = 512 * 2**20  # bytes; the largest official file has 155 MB
@@ -35,29 +35,6 @@ NPZ_KEYS = ("images", "labels", "classes")
 VERIFIED = "official batches, md5 verified"  # the source of images in the order of CIFAR's archive
 FORMS = "train.npz and test.npz, or {train,test}/<class>/*.png"
 SHOWN = 5
-
-
-@dataclass(frozen=True)
-class Part:
-    """One split."""
-
-    images: np.ndarray  # uint8 [N, H, W, C]
-    labels: np.ndarray  # int64 [N]
-    users: Sequence[str] | None = None  # the client of each image, if the source has them
-    names: Sequence[str] | None = None  # of the images in the source, if they have any
-
-    def name(self, index: int) -> str:
-        """The name of an image for messages."""
-        return f"image {index}" if self.names is None else self.names[index]
-
-
-@dataclass(frozen=True)
-class Labeled:
-    """A data set as read from its source."""
-
-    parts: dict[str, Part]  # train and test
-    source: str  # where it comes from and how that was verified, for the reader
-    official: bool = False  # the files are the published ones, by their md5
 
 
 def find_images(published: ImageSet, folder: Path) -> Path | None:
@@ -271,11 +248,9 @@ class MnistFiles:
         return next((folder / name for name in names if (folder / name).is_file()), None)
 
 
-def official_files(published: ImageSet) -> Any:
+def official_files(published: ImageSet) -> CifarFiles | MnistFiles | LeafFiles:
     """The reader of a data set's official files."""
     if not published.torchvision:
-        from .leaf import LeafFiles  # which reads parts as this module has them
-
         return LeafFiles(published)
     kind = getattr(datasets, published.torchvision)
     return CifarFiles(kind) if issubclass(kind, datasets.CIFAR10) else MnistFiles(kind)

@@ -15,8 +15,7 @@ from fedseg.datasets.arrays import SPLITS
 from fedseg.errors import DataError, ResourceError
 from fedseg.files import read_json
 
-from .description import ImageSet
-from .image_files import Labeled, Part
+from .description import ImageSet, Labeled, Part
 
 PATTERNS = ("{}/*.json", "fed_emnist_{}.h5")
 UNKNOWN = 255  # number of a character that is no class

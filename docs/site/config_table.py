@@ -24,7 +24,7 @@ MARKS = {
     "nothing": "",
 }
 GROUPS = (
-    ("CIFAR and MNIST", ("cifar", "mnist")),
+    ("CIFAR, MNIST and LEAF", ("cifar", "mnist", "femnist", "shakespeare")),
     (
         "Landmarks, ImageNet, IDDA, IDD, Cityscapes, CamVid, VOC, ADE20K, demos",
         ("landmarks", "imagenet", "idd", "city", "camvid", "voc", "ade20k", "demo"),

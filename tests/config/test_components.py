@@ -157,7 +157,7 @@ def test_every_setting_says_what_makes_its_data(tmp_path, monkeypatch):
         dataset = config.train_dataloader.dataset
         assert root == dataset.get("source", dataset).data_root, path
         # no preparation, or of the parts, whose roots are told later
-        if root in ("data/imagenet", "data") or dataset.type == "MMSegDataset":
+        if root in ("data/imagenet", "data/imagenet200", "data") or dataset.type == "MMSegDataset":
             assert rest.startswith("put it there")
             continue
         command = rest.partition("make it with ")[2].removesuffix(", or set data_root")

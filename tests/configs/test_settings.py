@@ -97,6 +97,17 @@ def test_landmarks_are_streamed_by_user(load):
     assert config.model.num_classes == CLASSES["landmarks"]
 
 
+@pytest.mark.parametrize(("name", "classes"), [("femnist", 62), ("shakespeare", 80)])
+def test_users_of_leaf_are_clients(load, name, classes):
+    config = load(name)
+    for loader, split in ((config.train_dataloader, "train"), (config.val_dataloader.test, "test")):
+        kind = DATASETS.get(loader.dataset.type)
+        assert (loader.type, loader.dataset.split) == ("ResidentData", split)
+        assert (kind.num_classes, config.model.num_classes) == (classes, classes)
+        assert loader.dataset.data_root == f"data/{name}"
+    assert config.train_dataloader.partition == dict(type="NaturalPartition", key="users")
+
+
 def test_streets_are_those_of_the_name(load):
     for name in starting(*STREETS):
         config, dataset = load(name), dataset_of(name)
@@ -120,9 +131,10 @@ def test_streets_are_those_of_the_name(load):
 
 
 def test_the_last_hundred_rounds_are_evaluated(load):
-    for name in starting(*SMALL, "landmarks"):
+    for name in starting(*SMALL, "landmarks", "femnist", "shakespeare", "imagenet200"):
         train = load(name).train_cfg
-        if name.startswith("mnist") or name.endswith(("c16", "c64")):  # the last is reported
+        last = ("c16", "c64", "imagenet200", "landmarks_centralized")
+        if name.startswith("mnist") or name.endswith(last):  # the last is reported
             assert (train.val_interval, train.val_last_rounds) == (1, 1), name
             continue
         assert (train.val_last_rounds, train.val_last_interval) == (100, 1), name

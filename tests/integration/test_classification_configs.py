@@ -6,10 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import cv2
+import leaf_files
 import numpy as np
 import pytest
 import torch
 
+import fedseg
 from fedseg.config.methods import setting_file
 from fedseg.datasets import write_images
 from fedseg.runner.build import build_trainer
@@ -52,6 +54,21 @@ def write_landmarks(root: Path) -> None:
             writer.writerows(own)
 
 
+def write_photos(root: Path) -> None:
+    """An image of each of 200 classes in train, and of ten in val."""
+    for number in range(210):
+        path = root / ("val" if number >= 200 else "train") / f"n{number % 200:03d}" / "a.JPEG"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        assert cv2.imwrite(str(path), np.full((40, 50, 3), number, np.uint8))
+
+
+def write_leaf(root: Path) -> None:
+    """FEMNIST and Shakespeare of twelve users from LEAF's files."""
+    for name, count in (("femnist", TRAIN), ("shakespeare", TRAIN)):
+        source = leaf_files.write_leaf(root / "leaf" / name, name, count, TEST)
+        fedseg.prepare(name, root / name, source=source)
+
+
 @pytest.fixture(scope="module")
 def data_root(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """The folder of a data set's few images."""
@@ -60,6 +77,8 @@ def data_root(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]
     write_small_images(root / "cifar100", "CIFAR100", 100, (32, 32, 3))
     write_small_images(root / "mnist", "MNIST", 10, (28, 28, 1))
     write_landmarks(root / "landmarks")
+    write_photos(root / "imagenet200")
+    write_leaf(root)
     return root.joinpath
 
 
@@ -83,6 +102,10 @@ RUNS = [
     ("mnist_a01", "fedsam", 5),
     ("mnist_a01", "scaffold", 5),
     ("landmarks", "", 12),
+    ("landmarks_centralized", "sam swa", 1),
+    ("imagenet200", "fedalign silobn", 2),
+    ("femnist", "fedasam wima", 12),
+    ("shakespeare", "scaffold swa", 12),
     ("landmarks", "fedgloss_sam", 12),
 ]
 
@@ -101,7 +124,7 @@ def test_a_round_of_the_config(setting, methods, holders, data_root, tmp_path):
             "default_hooks.pictures": None,
         }
     )
-    if dataset == "landmarks":
+    if dataset in ("landmarks", "imagenet200"):
         config.merge_from_dict({"train_dataloader.num_workers": 0})
         config.merge_from_dict({"val_dataloader.test.num_workers": 0})
     for part in (config.algorithm, config.optim_wrapper):
@@ -111,7 +134,8 @@ def test_a_round_of_the_config(setting, methods, holders, data_root, tmp_path):
     results = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
     assert results["name"] == config.experiment_name
     assert results["data"]["train"]["clients"] == holders
-    assert results["data"]["train"]["samples"] == (18 if dataset == "landmarks" else TRAIN)
+    samples = {"landmarks": 18, "imagenet200": 200}.get(dataset, TRAIN)
+    assert results["data"]["train"]["samples"] == samples
     assert set(results["final"]) == {"test"}  # there are no corrupted images
     assert 0 <= results["final"]["test"]["accuracy"] <= 100
     record = json.loads((tmp_path / "history.jsonl").read_text(encoding="utf-8"))

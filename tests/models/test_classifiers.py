@@ -17,12 +17,15 @@ CLASSES = 7
 SHAPES = {
     "CNN": (3, 32, 32),
     "MNISTCNN": (1, 28, 28),
+    "FEMNISTCNN": (1, 28, 28),
+    "ResNet18": (3, 64, 64),
     "ResNet18GN": (3, 8, 8),
     "ResNet20GN": (3, 8, 8),
     "ResNet56": (3, 8, 8),
     "MobileNetV2GN": (3, 64, 64),
 }
-SINGLE = [name for name in SHAPES if name != "ResNet56"]  # no BatchNorm
+# no BatchNorm and no dropout
+SINGLE = [name for name in SHAPES if name not in ("ResNet56", "ResNet18", "FEMNISTCNN")]
 
 
 def make(name, num_classes=CLASSES, **arguments):
@@ -39,6 +42,7 @@ def batch(name, images=3, dtype=torch.float32, classes=CLASSES):
 
 
 def loss_of(model, inputs, labels):
+    torch.manual_seed(2)  # of dropout
     losses = model(inputs, labels, mode="loss")
     assert list(losses) == ["loss"] and losses["loss"].dim() == 0
     return losses["loss"]
@@ -51,6 +55,9 @@ PUBLISHED = [
     ("CNN", 10, 797_962),
     ("CNN", 100, 815_332),
     ("MNISTCNN", 10, 431_080),
+    ("FEMNISTCNN", 62, 1_206_590),
+    ("ResNet18", 200, 11_279_112),
+    ("CharLSTM", 80, 819_920),
     ("ResNet18GN", 10, 11_173_962),
     ("ResNet18GN", 100, 11_220_132),
     ("ResNet20GN", 10, 269_722),
@@ -147,7 +154,7 @@ def test_flat_vectors_and_channels_last_change_nothing():
             torch.testing.assert_close(
                 slot.view(flat.grad), expected_grad, rtol=1e-6, atol=1e-9 + 1e-9 * scale
             )
-        assert prod(flat.buffers.shape) == 0 or name == "ResNet56"
+        assert prod(flat.buffers.shape) == 0 or name in ("ResNet56", "ResNet18")
 
 
 def test_bfloat16():
@@ -241,7 +248,7 @@ def test_wrong_options(name, field, values):
 
 
 WIDTHS = {"CNN": 192, "MNISTCNN": 500, "ResNet18GN": 512, "ResNet20GN": 64, "ResNet56": 256}
-WIDTHS["MobileNetV2GN"] = 1280
+WIDTHS |= {"MobileNetV2GN": 1280, "FEMNISTCNN": 128, "ResNet18": 512}
 
 
 def test_a_projection_comes_between_features_and_classifier():
@@ -264,3 +271,17 @@ def test_a_projection_comes_between_features_and_classifier():
         torch.testing.assert_close(projected.features(inputs), expected)
         torch.testing.assert_close(projected(inputs), projected.classifier(expected))
         assert projected.classifier.weight.shape == (CLASSES, 5)
+
+
+def test_the_next_character_depends_on_every_one_before():
+    model = make("CharLSTM", length=6).eval()
+    text = torch.randint(CLASSES, (4, 1, 6, 1), dtype=torch.uint8)
+    logits = model(text)
+    assert logits.shape == (4, CLASSES) and loss_of(model, text, torch.arange(4)) > 0
+    torch.testing.assert_close(model(text.float())[:2], model(text[:2]))
+    for place in range(6):
+        other = text.clone()
+        other[:, 0, place] = (other[:, 0, place] + 1) % CLASSES
+        assert (model(other) != logits).any(dim=1).all()
+    with pytest.raises(DataError, match=r"CharLSTM takes characters \[batch, 1, 6, 1\]"):
+        model(text[:, :, 1:])

@@ -66,7 +66,7 @@ def results(
     one = setting(id_)
     facts, known = DATASETS[one.dataset], one.known
     config = config_of(one, seed, **changes)
-    train = {"samples": facts.get("train_samples"), **known.get("train", {})}
+    train = {"samples": facts.get("train_samples", 1000), **known.get("train", {})}
     if one.protocol.get("train_dataloader.dataset.mirror"):
         train["samples"] *= 2
     test = {"samples": facts.get("test_samples")}

@@ -1,0 +1,94 @@
+"""FEMNIST and Shakespeare: samples and users of the files, and files that are damaged."""
+
+import json
+
+import numpy as np
+import pytest
+from leaf_files import USERS, write_leaf
+
+from fedseg.data_prep.image_sets import FEMNIST, SHAKESPEARE
+from fedseg.datasets import FEMNISTDataset, ShakespeareDataset
+from fedseg.partition import NaturalPartition
+
+
+@pytest.mark.parametrize("name", ["femnist", "shakespeare"])
+def test_what_the_files_say(tmp_path, prepare, name):
+    source, root = write_leaf(tmp_path / "leaf" / "data", name, 40, 5), tmp_path / "root"
+    out = prepare(name, "--source", tmp_path / "leaf", "--root", root)
+    kind = {"femnist": FEMNISTDataset, "shakespeare": ShakespeareDataset}[name]
+    assert "40 + 5 images" in out and f"train {name} --dry-run" in out
+    train, test = kind(root), kind(root, "test")
+    assert list(NaturalPartition()(train)) == USERS and len(test) == 5
+    files = [json.loads(path.read_text()) for path in sorted((source / "train").iterdir())]
+    held = {user: own for content in files for user, own in content["user_data"].items()}
+    labels = [label for own in held.values() for label in own["y"]]
+    samples = [sample for own in held.values() for sample in own["x"]]
+    if name == "femnist":
+        assert train.labels.tolist() == labels and train.classes == FEMNIST.classes
+        np.testing.assert_array_equal(train.images.reshape(40, -1) / 255, samples)
+    else:
+        assert [train.classes[n] for n in train.labels] == labels
+        texts = ["".join(train.classes[n] for n in image) for image in train.images[..., 0, 0]]
+        assert texts == samples and train.classes == SHAKESPEARE.classes
+    assert "is prepared already" in prepare(name, "--root", root)
+
+
+def test_the_files_of_tensorflow_federated(tmp_path, prepare):
+    h5py = pytest.importorskip("h5py")
+    rng = np.random.default_rng(0)
+    for split, count in (("train", 3), ("test", 1)):
+        with h5py.File(tmp_path / f"fed_emnist_{split}.h5", "w") as file:
+            for user in USERS[:2]:
+                pixels = rng.random((count, 28, 28), np.float32)
+                file[f"examples/{user}/pixels"] = pixels
+                file[f"examples/{user}/label"] = np.arange(count, dtype=np.int32)
+    prepare("femnist", "--root", tmp_path)
+    train = FEMNISTDataset(tmp_path)
+    assert train.users == [user for user in USERS[:2] for _ in range(3)]
+    assert train.labels.tolist() == [0, 1, 2] * 2
+    assert abs(train.images[5] - 255 * pixels.max()).min() >= 0 and train.images.max() > 200
+    (tmp_path / "fed_emnist_train.h5").write_bytes(b"no HDF5")
+    (tmp_path / "dataset.json").unlink()
+    assert "cannot be read as HDF5" in prepare.fails("femnist", "--root", tmp_path)
+
+
+def change(own, **values):
+    own.update(values)
+
+
+@pytest.mark.parametrize(
+    ("name", "damage", "message"),
+    [
+        ("femnist", lambda own: own["x"].pop(), "samples, not"),
+        ("femnist", lambda own: own["y"].pop(), "3 samples have 2 labels"),
+        ("femnist", lambda own: own["x"][0].pop(), "inhomogeneous"),
+        ("femnist", lambda own: change(own, x=[[0.0] * 783] * 3), "cannot reshape"),
+        ("femnist", lambda own: own["x"][0].__setitem__(5, 1.5), "gray values from 0 to 1"),
+        ("femnist", lambda own: own["x"][0].__setitem__(5, "a"), "could not convert"),
+        ("femnist", lambda own: change(own, y=[0.5] * 3), "whole numbers"),
+        ("femnist", lambda own: change(own, y=[62] * 3), "out of range: 62 classes"),
+        ("femnist", lambda own: own.pop("y"), "is no file of LEAF"),
+        ("shakespeare", lambda own: change(own, x=["a" * 79] * 3), "texts of 80 characters"),
+        ("shakespeare", lambda own: change(own, x=["%" * 80] * 3), "that are no classes"),
+        ("shakespeare", lambda own: change(own, x=["\u4e00" * 80] * 3), "can't encode"),
+        ("shakespeare", lambda own: change(own, y=["ab"] * 3), "must be characters"),
+    ],
+)
+def test_damaged_files(tmp_path, prepare, name, damage, message):
+    source = write_leaf(tmp_path / "leaf", name, 36, 5)
+    file = source / "train" / "all_data_0.json"
+    content = json.loads(file.read_text())
+    damage(content["user_data"][USERS[2]])
+    file.write_text(json.dumps(content))
+    error = prepare.fails(name, "--source", source, "--root", tmp_path / "root")
+    assert message in error and not (tmp_path / "root").exists()
+    assert str(file) in error or "classes" in message
+
+
+def test_what_leaf_lacks(tmp_path, prepare):
+    assert "train/*.json" in prepare.fails("femnist", "--root", tmp_path)
+    assert "CIFAR and MNIST" in prepare.fails("femnist", "--root", tmp_path, "--download")
+    assert "no synthetic FEMNIST" in prepare.fails("femnist", "--root", tmp_path, "--synthetic")
+    (tmp_path / "fed_emnist_train.h5").touch()
+    (tmp_path / "fed_emnist_test.h5").touch()
+    assert "train/*.json" in prepare.fails("shakespeare", "--root", tmp_path)
