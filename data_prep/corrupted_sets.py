@@ -90,7 +90,11 @@ def make_corrupted(root: Path, options: CorruptionOptions) -> CorruptedFiles:
             f"{root / 'test_images.npy'}: images of shape {list(shape)}: the corruptions' "
             f"parameters are for {SIZE}x{SIZE} RGB, such as CIFAR-10 and CIFAR-100"
         )
-    indices = _choose_indices(test.labels, options.limit)
+    count = len(test.labels)
+    limit = min(options.limit or count, count)
+    # At equal distances in the order of classes: however the set is sorted, all keep their share.
+    by_class = np.argsort(test.labels, kind="stable")
+    indices = np.sort(by_class[np.arange(limit) * count // limit])
     place = root / options.folder
     place.mkdir(parents=True, exist_ok=True)
     remove_temporaries(place)
@@ -202,11 +206,3 @@ def _check_labels(path: Path, labels: np.ndarray, classes: int, record: dict[str
             )
     dtype = np.uint8 if classes <= 256 else np.int64  # bytes as in the official file
     _write(path, labels.astype(dtype), record)
-
-
-def _choose_indices(labels: np.ndarray, limit: int | None) -> np.ndarray:
-    count = len(labels)
-    limit = count if limit is None else min(limit, count)
-    # At equal distances in the order of classes: however the set is sorted, all keep their share.
-    by_class = np.argsort(labels, kind="stable")
-    return np.sort(by_class[np.arange(limit) * count // limit])

@@ -151,14 +151,15 @@ class ImageSet:
     name: str  # for example "CIFAR10"
     shape: tuple[int, int, int]  # height, width and channels of an image
     classes: tuple[str, ...]  # in order of the labels
-    counts: Mapping[str, tuple[int, ...]]  # for each split, images of each class; {}: any
-    # class of torchvision.datasets that knows the official files and their md5; "": files of LEAF
-    torchvision: str
     dataset: str  # class of fedseg.datasets that reads the prepared folder
     setting: str  # of configs/settings, that trains on it
     source: str  # what the source may be, for messages
-    clients: int  # of a split, by default
-    alphas: Mapping[str, Sequence[float]]  # of each partition, by default
+    # for each split, images of each class; {}: any
+    counts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    # class of torchvision.datasets that knows the official files and their md5; "": files of LEAF
+    torchvision: str = ""
+    clients: int = 0  # of a split, by default
+    alphas: Mapping[str, Sequence[float]] = field(default_factory=dict)  # of each partition
     coarse_labels: tuple[int, ...] | None = None  # the superclass of each class
     released: "ReleasedFiles | None" = None
     rendered: bool = False  # shapes can be rendered in its place

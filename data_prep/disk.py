@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from PIL import Image
@@ -14,6 +14,7 @@ from fedseg.errors import DataError
 from .parallel import in_threads
 
 SHOWN = 5
+DRAWN = "drawn"  # below a root: label maps that were polygons
 END_MARKERS = {"PNG": b"IEND", "JPEG": b"\xff\xd9"}
 Sample = tuple[str, str]  # image and label map, relative to their roots
 Images = dict[str, list[Sample]]  # domain -> samples, by name
@@ -39,6 +40,32 @@ class Findings:
         ]
         if lines:
             raise DataError("\n".join([f"{self.subject}:", *lines, self.fix]))
+
+
+def walk_files(root: Path, hidden: bool = False) -> Iterator[str]:
+    """Paths of the files below a root, without those that fedseg prepare writes."""
+    seen = set()
+    for place, folders, names in os.walk(root, followlinks=True):
+        if (real := Path(place).resolve()) in seen:  # a link in a circle
+            folders.clear()
+            continue
+        seen.add(real)
+        below = Path(place).relative_to(root)
+        ours = ("splits", DRAWN) if below == Path() else ()
+        folders[:] = sorted(f for f in folders if (hidden or f[0] != ".") and f not in ours)
+        yield from ((below / n).as_posix() for n in sorted(names) if hidden or n[0] != ".")
+
+
+def print_skipped(root: Path, used: Collection[str], reason: str) -> None:
+    """Print how many files below a root are not used, by their ending."""
+    endings = Counter(
+        "hidden" if "/." in f"/{path}" else Path(path).suffix or "without ending"
+        for path in walk_files(root, hidden=True)
+        if path not in used
+    )
+    if endings:
+        listed = ", ".join(f"{count} {ending}" for ending, count in sorted(endings.items()))
+        print(f"  {endings.total()} files below {root} {reason}: {listed}")
 
 
 def find_pairs(

@@ -2,9 +2,9 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from os import walk
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
 from typing import Any, Literal
@@ -31,14 +31,13 @@ from fedseg.partition import (
 )
 
 from .description import Outcome, next_command
-from .disk import SHOWN, Findings, Sample
+from .disk import DRAWN, SHOWN, Findings, Sample, print_skipped, walk_files
 from .parallel import in_threads
 from .polygons import draw_polygons
 from .segmentation import print_splits
 from .segmentation_sets import FolderOptions
 from .split_folders import PreparedSplit, check_free, save
 
-DRAWN = "drawn"  # below the root: label maps that were polygons
 WILD = {"**/": "((?:.+/)?)", "*": "([^/]*)", "?": "([^/])"}
 COLORED = re.compile(r"(.+?)[\s,:]+(\d+)[\s,]+(\d+)[\s,]+(\d+)(?:[\s,:].*)?")
 CROP, STEP = 512, 32  # largest training crop, and what its sides are multiples of
@@ -69,17 +68,18 @@ client_sampler = dict(clients_per_round={participants})
 """
 
 
+@dataclass(frozen=True)
 class Pool:
     """Training images as a partition sees them."""
 
-    def __init__(self, domains: Sequence[str], pixels: np.ndarray) -> None:
-        self.domains, self._pixels = domains, pixels
+    domains: Sequence[str]
+    pixels: np.ndarray
 
     def __len__(self) -> int:
         return len(self.domains)
 
     def class_pixels(self) -> np.ndarray:
-        return self._pixels
+        return self.pixels
 
 
 def prepare_folder(published: str | None, root: Path, options: FolderOptions) -> Outcome:
@@ -118,8 +118,12 @@ def prepare_folder(published: str | None, root: Path, options: FolderOptions) ->
                 "the classes: leave these options out"
             )
         pairs = _draw(root, layout, pairs, findings, options)
-    elif colors and _mode(root / pairs[0][1]) not in ("RGB", "RGBA"):
-        colors = ()  # label files have ids, and these are their palette
+    elif colors:
+        mode = ""
+        with suppress(OSError, ValueError), Image.open(root / pairs[0][1]) as header:
+            mode = header.mode
+        if mode not in ("RGB", "RGBA"):  # label files have ids, and these are their palette
+            colors = ()
     existing_files([str(root / path) for pair in pairs for path in pair], root)
     table = _table(layout)
     sizes, pixels = _inspect(root, layout, pairs, table, colors, findings)
@@ -226,20 +230,6 @@ def _regex(glob: str) -> re.Pattern:
     return re.compile("".join(WILD.get(part, re.escape(part)) for part in parts))
 
 
-def _files(root: Path) -> Iterator[str]:
-    """Paths below the root, without hidden files and what this tool writes."""
-    seen = set()
-    for place, folders, names in walk(root, followlinks=True):
-        if (real := Path(place).resolve()) in seen:  # a link in a circle
-            folders.clear()
-            continue
-        seen.add(real)
-        below = Path(place).relative_to(root)
-        ours = ("splits", DRAWN) if below == Path() else ()
-        folders[:] = sorted(f for f in folders if f[0] != "." and f not in ours)
-        yield from ((below / name).as_posix() for name in sorted(names) if name[0] != ".")
-
-
 def _find_pairs(root: Path, layout: Layout) -> list[Sample]:
     """Images and labels whose wildcards match the same, by path; those without are counted."""
     first = layout.labels[0]
@@ -255,7 +245,7 @@ def _find_pairs(root: Path, layout: Layout) -> list[Sample]:
     globs = enumerate((layout.images, layout.labels))
     patterns = [(_regex(glob), which) for which, of in globs for glob in of]
     found: tuple[dict, dict] = ({}, {})
-    for path in _files(root):
+    for path in walk_files(root):
         for pattern, which in patterns:
             if match := pattern.fullmatch(path):
                 other = found[which].setdefault(match.groups(), path)
@@ -273,6 +263,7 @@ def _find_pairs(root: Path, layout: Layout) -> list[Sample]:
         if alone := sorted(those[key] for key in those.keys() - of.keys()):
             more = ", ..." * (len(alone) > SHOWN)
             print(f"  {len(alone)} {what} are left out: {', '.join(alone[:SHOWN])}{more}")
+    print_skipped(root, {*images.values(), *labels.values()}, "match no glob")
     if len(both) < 2:
         raise DataError(
             f"{root}: {len(images)} files match {', '.join(layout.images)}, {len(labels)} match "
@@ -320,14 +311,6 @@ def _draw(
 
 def _drawn(label: str) -> str:
     return f"{DRAWN}/{label.removesuffix('.json')}.png"
-
-
-def _mode(label: Path) -> str:
-    try:
-        with Image.open(label) as header:
-            return header.mode
-    except (OSError, ValueError):  # told later, with all others
-        return ""
 
 
 def _inspect(

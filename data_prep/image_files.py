@@ -27,6 +27,7 @@ from fedseg.datasets.images import PNG, read_image
 from fedseg.errors import DataError
 
 from .description import ImageSet, Labeled, Part
+from .disk import print_skipped
 from .leaf import LeafFiles
 from .parallel import in_threads
 
@@ -334,6 +335,8 @@ def _read_folders(root: Path, published: ImageSet) -> dict[str, Part]:
             raise DataError(f"{root / split}: has no image in a folder of its class: use {FORMS}")
         images = in_threads(lambda f: _image(f, published.shape), files, f"reading {split} images")
         names = [str(file) for file in files]
+        used = {file.relative_to(root / split).as_posix() for file in files}
+        print_skipped(root / split, used, "are left out")
         parts[split] = Part(np.stack(images), np.array(labels, np.int64), names=names)
     return parts
 

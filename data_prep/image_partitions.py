@@ -19,32 +19,23 @@ from fedseg.datasets.arrays import ImageArrays
 from fedseg.datasets.landmarks import read_rows
 from fedseg.errors import ConfigError, DataError
 from fedseg.files import write_text
-from fedseg.partition import (
-    DirichletClassPartition,
-    DirichletPartition,
-    HomogeneousPartition,
-    NaturalPartition,
-    PachinkoPartition,
-    check_clients,
-)
+from fedseg.partition import check_clients
+from fedseg.registry import PARTITIONS
 
-# By their name on the command line.
-PARTITIONERS = {
-    "dirichlet": DirichletPartition,
-    "dirichlet-class": DirichletClassPartition,
-    "pachinko": PachinkoPartition,
-    "homogeneous": HomogeneousPartition,
-    "natural": NaturalPartition,
-}
 # How a file's name says its options.
 FORMS = {"alpha": "alpha{}", "beta": "beta{}", "num_clients": "{}clients", "seed": "seed{}"}
+
+
+def find_partition(name: str) -> type:
+    """The class of a partition from its name on the command line: dirichlet-class, for example."""
+    return PARTITIONS.get("".join(map(str.title, name.split("-"))) + "Partition")
 
 
 @dataclass(frozen=True)
 class NamedPartition:
     """A split that is asked for."""
 
-    partition: str  # one of PARTITIONERS
+    partition: str  # as the command line calls it
     options: Mapping[str, Any]  # arguments of the class
     users: Path | None = None  # a CSV file with the client of each image, for natural
 
@@ -62,7 +53,7 @@ class NamedPartition:
         if self.users is not None:
             users = read_users(self.users, dataset.labels)
             dataset = ImageArrays(dataset.images, dataset.labels, dataset.classes, users=users)
-        divide = PARTITIONERS[self.partition](**self.options)
+        divide = find_partition(self.partition)(**self.options)
         return check_clients(divide(dataset), len(dataset))
 
 
@@ -75,7 +66,7 @@ def named_partitions(
     """
     if users is not None and partition != "natural":
         raise ConfigError(f"--users: is for --partition natural, not for {partition}")
-    kind = PARTITIONERS[partition]
+    kind = find_partition(partition)
     names = signature(kind).parameters
     known = {name: options[name] for name in names if name in options}
     choices = [{"alpha": a} for a in dict.fromkeys(alphas)] if "alpha" in names else [{}]
@@ -95,7 +86,7 @@ def save_split(
     file = root / "splits" / f"{split.name}.json"
     write_clients(file, clients, overwrite)
     note = {
-        "partition": PARTITIONERS[split.partition].__name__,
+        "partition": find_partition(split.partition).__name__,
         **split.options,
         **({} if split.users is None else {"users": split.users.name}),
         "clients": len(clients),

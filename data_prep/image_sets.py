@@ -25,7 +25,7 @@ CIFAR10 = ImageSet(
     tuple(
         ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
     ),
-    {"train": (5000,) * 10, "test": (1000,) * 10},
+    counts={"train": (5000,) * 10, "test": (1000,) * 10},
     torchvision="CIFAR10",
     dataset="CIFAR10Dataset",
     setting="cifar10_a005",
@@ -70,7 +70,7 @@ CIFAR100 = ImageSet(
     "CIFAR100",
     (32, 32, 3),
     tuple(sorted(_COARSE_100)),
-    {"train": (500,) * 100, "test": (100,) * 100},
+    counts={"train": (500,) * 100, "test": (100,) * 100},
     torchvision="CIFAR100",
     dataset="CIFAR100Dataset",
     setting="cifar100_a05",
@@ -90,7 +90,7 @@ MNIST = ImageSet(
     "MNIST",
     (28, 28, 1),
     tuple("0123456789"),
-    {
+    counts={
         "train": (5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949),
         "test": (980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009),
     },
@@ -106,26 +106,18 @@ FEMNIST = ImageSet(
     "FEMNIST",
     (28, 28, 1),
     (*"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz",),
-    counts={},
-    torchvision="",
     dataset="FEMNISTDataset",
     setting="femnist",
     source="LEAF's train/*.json and test/*.json, or fed_emnist_train.h5 and fed_emnist_test.h5",
-    clients=3400,
-    alphas={},
 )
 
 SHAKESPEARE = ImageSet(
     "Shakespeare",
     (80, 1, 1),  # a sequence is an image of one column
     (*"\n !\"&'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]abcdefghijklmnopqrstuvwxyz}",),
-    counts={},
-    torchvision="",
     dataset="ShakespeareDataset",
     setting="shakespeare",
     source="LEAF's train/*.json and test/*.json",
-    clients=1129,
-    alphas={},
 )
 
 LANDMARKS = {  # by the name of the training file

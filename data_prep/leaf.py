@@ -56,7 +56,7 @@ class LeafFiles:
             for file in sorted(place.glob(pattern.format(split))):
                 for user, x, y in read(file):
                     try:
-                        own = self._images(x), self._labels(y)
+                        own = self._images(x), self._number(y) if self.is_text else np.array(y)
                         if len(own[0]) != len(own[1]):
                             raise ValueError(f"{len(own[0])} samples have {len(own[1])} labels")
                     except (TypeError, ValueError, OverflowError) as error:
@@ -77,14 +77,6 @@ class LeafFiles:
         if not ((values >= 0) & (values <= 1)).all():  # NaN is neither
             raise ValueError("its x must be gray values from 0 to 1")
         return np.rint(255 * values).astype(np.uint8)
-
-    def _labels(self, y: Any) -> np.ndarray:
-        if self.is_text and not all(isinstance(text, str) and len(text) == 1 for text in y):
-            raise ValueError("its y must be characters")
-        labels = self._number(y) if self.is_text else np.asarray(y)
-        if labels.ndim != 1 or labels.dtype.kind not in "iu":
-            raise ValueError("its y must be whole numbers")
-        return labels.astype(np.int64)
 
     def _number(self, texts: Any) -> np.ndarray:
         """The number of every character."""

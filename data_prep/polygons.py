@@ -5,7 +5,6 @@ import io
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from PIL import Image, ImageDraw
@@ -55,7 +54,13 @@ def draw_polygons(path: Path, ids: Mapping[str, int], size: tuple[int, int]) -> 
             key = f"{key.partition('[')[0]}[{number}]"
             if shape.get("deleted") or (shape["label"] == NOT_DRAWN and NOT_DRAWN not in ids):
                 continue
-            value = _id_of(shape["label"], ids)
+            label = shape["label"]
+            if label not in ids and str(label).removesuffix("group") in ids:  # Cityscapes' cargroup
+                label = label.removesuffix("group")
+            if label not in ids:
+                hint = did_you_mean(str(label), ids)
+                raise ValueError(f"unknown label {label!r}{hint}: name it in --classes or --ignore")
+            value = ids[label]
             points = shape["polygon"] if "polygon" in shape else shape["points"]
             points = [(float(x), float(y)) for x, y in points]
             if not all(abs(place) <= FARTHEST for point in points for place in point):
@@ -84,12 +89,3 @@ def draw_polygons(path: Path, ids: Mapping[str, int], size: tuple[int, int]) -> 
         reason = f"has no {error}" if isinstance(error, KeyError) else error
         raise DataError(f"{path}: {key}: {reason}") from error
     return np.array(canvas)
-
-
-def _id_of(label: Any, ids: Mapping[str, int]) -> int:
-    if label not in ids and str(label).removesuffix("group") in ids:  # of Cityscapes: cargroup
-        label = label.removesuffix("group")
-    if label not in ids:
-        hint = did_you_mean(str(label), ids)
-        raise ValueError(f"unknown label {label!r}{hint}: name it in --classes or --ignore")
-    return ids[label]

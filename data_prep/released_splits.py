@@ -10,7 +10,8 @@ written has indices of images, as :class:`fedseg.partition.ReleasedPartition` re
 import json
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -98,9 +99,8 @@ def write_released(
         for index, (name, label) in enumerate(zip(names, images.labels.tolist(), strict=True)):
             indices[name, str(label)].append(index)
 
-    def assign_images(file: Path, split: str) -> tuple[Clients, dict[str, Any], set[str]]:
-        users = _read_released(file)
-        clients = _find_indices(file, users, places[split], known.image_name, split)
+    def assign_images(file: Path, split: str) -> tuple[Clients, dict[str, Any]]:
+        clients = _find_indices(file, places[split], known.image_name, split)
         held = {index for indices in clients.values() for index in indices}
         rest = [f"{n}, class {c}" for (n, c), i in places[split].items() for _ in set(i) - held]
         if len(rest) > known.left_out[split]:
@@ -117,12 +117,12 @@ def write_released(
             "left_out": rest,
             "images_per_client": summarize(sizes),
         }
-        return clients, note, {name for samples in users.values() for name, _ in samples}
+        return clients, note
 
-    _, test_note, tested = assign_images(test_file, "test")
-    splits, notes, trained = {}, {}, set()
+    _, test_note = assign_images(test_file, "test")
+    splits, notes = {}, {}
     for alpha, file in train_files.items():
-        clients, note, names = assign_images(file, "train")
+        clients, note = assign_images(file, "train")
         classes = [len(set(train.labels[indices])) for indices in clients.values()]
         mean, expected = round(float(np.mean(classes)), 2), known.classes_per_client.get(alpha)
         complete = len(train) == sum(published.counts["train"])
@@ -136,7 +136,6 @@ def write_released(
             )
         splits[released_file(alpha)] = clients
         notes[released_file(alpha)] = {**note, "classes_per_client": summarize(classes)}
-        trained |= names
     for name, clients in splits.items():
         write_clients(root / RELEASED / name, clients, options.overwrite)
     about = {
@@ -144,7 +143,6 @@ def write_released(
         "dataset": published.name,
         "images": origin,
         "images_sha256": train.split_checksum,
-        "names_in_train_and_test": len(trained & tested),
         "train": notes,
         "test": test_note,
     }
@@ -155,29 +153,19 @@ def write_released(
 def _read_released(file: Path) -> dict[str, list[Sample]]:
     """Clients and their samples (name, label), in the order of a released file."""
     data = read_json(file)
-    if isinstance(data, dict) and isinstance(data.get("user_data"), dict):
-        data["users"] = _write_numbers(data.get("users"))
-        for lists in data["user_data"].values():
-            if isinstance(lists, dict):
-                lists["y"] = _write_numbers(lists.get("y"))
+    with suppress(LookupError, TypeError, AttributeError):  # of another form, which is told below
+        numbered = [(data, "users"), *((own, "y") for own in data["user_data"].values())]
+        for part, key in numbered:  # whole numbers as texts
+            part[key] = [str(value) if type(value) is int else value for value in part[key]]
     return check_content(file, data)
 
 
-def _write_numbers(values: Any) -> Any:
-    """A list's whole numbers as texts; anything else as it is."""
-    if not isinstance(values, list):
-        return values
-    return [str(value) if type(value) is int else value for value in values]
-
-
-def _find_indices(
-    file: Path, users: Mapping[str, Sequence[Sample]], places: Places, pattern: str, split: str
-) -> Clients:
+def _find_indices(file: Path, places: Places, pattern: str, split: str) -> Clients:
     """Indices of each client's images; ``pattern`` has the name and perhaps the label of one."""
     free = {sample: [*indices] for sample, indices in places.items()}
     names = {name for name, _ in places}
     clients: Clients = {}
-    for user, samples in users.items():
+    for user, samples in _read_released(file).items():
         clients[user] = []
         for image, label in samples:
             where = f"{file}: client {user!r}: image {image!r}"

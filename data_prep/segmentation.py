@@ -15,8 +15,8 @@ from fedseg.names import DISTRIBUTIONS
 
 from . import split_rules, synthetic_streets
 from .description import Outcome, PairedSet, next_command
-from .disk import Findings, Images, check_files, find_pairs
-from .segmentation_sets import CopyOptions, StreetOptions
+from .disk import Findings, Images, check_files, find_pairs, print_skipped
+from .segmentation_sets import IDDA, CopyOptions, IddaOptions, StreetOptions
 from .split_folders import (
     PreparedSplit,
     check_free,
@@ -26,6 +26,8 @@ from .split_folders import (
     read_published,
     save,
 )
+
+DEMO = Path("data/demo_weather")
 
 
 def prepare_streets(data_set: PairedSet, root: Path, options: StreetOptions) -> Outcome:
@@ -64,6 +66,8 @@ def prepare_streets(data_set: PairedSet, root: Path, options: StreetOptions) -> 
             about["seed"] = options.seed
             build = getattr(split_rules, data_set.build)
             train, test = build(images, place, options.seed, presence)
+            if left := sum(map(len, images.values())) - len(train) - len(test):
+                print(f"  {'/'.join(place)}: {left} images belong to no client")
         else:
             about["source"] = "published files"
             train, test = read_published(folder, roots, data_set.test_users)
@@ -101,6 +105,23 @@ def prepare_copied(data_set: PairedSet, root: Path, options: CopyOptions) -> Out
     return _outcome([split], root)
 
 
+def prepare_demo_streets(root: Path = DEMO) -> None:
+    """Streets for the demos, in a folder of their own: IDDA in its rainy setting, few images."""
+    prepare_streets(
+        IDDA,
+        root,
+        IddaOptions(
+            distribution=["heterogeneous"],
+            setting=["rainy"],
+            synthetic=True,
+            size=(232, 128),  # width, height in pixels
+            limit_per_user=8,
+            limit_test=1,  # of each of the 69 seen and 35 unseen domains
+            overwrite=True,  # of splits: the folder is the demo's own
+        ),
+    )
+
+
 def verify(data_set: PairedSet, root: Path, within: Path | None = None) -> Images:
     """Every image, paired and readable: domain -> samples by folder and name.
 
@@ -131,6 +152,8 @@ def verify(data_set: PairedSet, root: Path, within: Path | None = None) -> Image
     samples = [s for group in images.values() for s in group]
     size = data_set.published_size if within is None else None  # told once, of a copy
     check_files(samples, roots, within or root, findings, size)
+    for base in dict.fromkeys(roots):
+        print_skipped(base, {path for pair in samples for path in pair}, "are left out")
     return images
 
 

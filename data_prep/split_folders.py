@@ -7,7 +7,6 @@ as part of the split.
 
 import json
 import shutil
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,12 +57,9 @@ def limit(
     clients = {user: samples[:per_user] for user, samples in train.users.items()}
     tests: dict[str, list[Sample]] = {}
     for user, samples in test.users.items():
-        seen: Counter[str] = Counter()
-        tests[user] = []
-        for sample in samples:
-            seen[domain_of(sample[0])] += 1
-            if per_domain is None or seen[domain_of(sample[0])] <= per_domain:
-                tests[user].append(sample)
+        of = [domain_of(image) for image, _ in samples]
+        kept = {i for d in {*of} for i in [n for n, own in enumerate(of) if own == d][:per_domain]}
+        tests[user] = [sample for n, sample in enumerate(samples) if n in kept]
     return Split(clients), Split(tests)
 
 

@@ -281,65 +281,54 @@ def fit_groups(
         kinds: the kind of each image.
         low, high: the fewest and the most groups a client may have; some client has so many.
     """
-    swaps = _Swaps(clients, groups, kinds, low, high, rng)
-    everyone = range(len(clients))
-    for client in everyone:
-        swaps.narrow(client, high)
-        swaps.widen(client, low)
-    widest = max(everyone, key=lambda c: (len(swaps.counts[c]), len(clients[c]), -c))
-    swaps.widen(widest, high)
-    others = [client for client in everyone if client != widest]
-    narrowest = min(others, key=lambda c: (len(swaps.counts[c]), c))
-    swaps.narrow(narrowest, low, keep=widest)
-    return swaps.clients
+    held = [list(client) for client in clients]
+    counts = [Counter(groups[i] for i in images) for images in held]
 
-
-class _Swaps:
-    """Clients' images, and swaps that leave the partner within bounds."""
-
-    def __init__(self, clients, groups, kinds, low, high, rng) -> None:
-        self.clients = [list(client) for client in clients]
-        self.counts = [Counter(groups[i] for i in images) for images in self.clients]
-        self.groups, self.kinds = groups, kinds
-        self.low, self.high, self.rng = low, high, rng
-
-    def widen(self, client: int, target: int) -> None:
-        """Give a client images of new groups until it has ``target`` of them."""
-        images, counts = self.clients[client], self.counts[client]
-        while len(counts) < target:
-            spare = [place for place, i in enumerate(images) if counts[self.groups[i]] > 1]
-            if not spare:
-                raise ValueError(f"a client of {len(images)} images cannot have {target} groups")
-            place = spare[int(self.rng.integers(len(spare)))]
-            self._swap(client, place, set(self.groups) - set(counts))
-
-    def narrow(self, client: int, target: int, keep: int | None = None) -> None:
-        """Swap the client's least group for its others until ``target`` are left."""
-        images, counts = self.clients[client], self.counts[client]
-        while len(counts) > target:
-            least = min(counts, key=lambda group: (counts[group], group))
-            place = next(place for place, i in enumerate(images) if self.groups[i] == least)
-            self._swap(client, place, set(counts) - {least}, keep)
-
-    def _swap(self, client: int, place: int, wanted: set[str], keep: int | None = None) -> None:
-        """Swap one image of a client for one of a wanted group, from any client but ``keep``."""
-        given = self.clients[client][place]
-        places = [(o, p) for o, images in enumerate(self.clients) for p in range(len(images))]
-        order = [places[i] for i in self.rng.permutation(len(places))]
-        order.sort(key=lambda at: self.kinds[self.clients[at[0]][at[1]]] != self.kinds[given])
+    def swap(client: int, place: int, wanted: set[str], keep: int | None = None) -> None:
+        """Swap an image of a client for one of a wanted group, of any client but ``keep``."""
+        given = held[client][place]
+        places = [(o, p) for o, images in enumerate(held) for p in range(len(images))]
+        order = [places[i] for i in rng.permutation(len(places))]
+        order.sort(key=lambda at: kinds[held[at[0]][at[1]]] != kinds[given])
         for other, position in order:
-            taken = self.clients[other][position]
-            gone, come = self.groups[taken], self.groups[given]
+            taken = held[other][position]
+            gone, come = groups[taken], groups[given]
             if other in (client, keep) or gone not in wanted:
                 continue
-            counts = self.counts[other]
-            after = len(counts) - (counts[gone] == 1) + (come not in counts)
+            there = counts[other]
+            after = len(there) - (there[gone] == 1) + (come not in there)
             # A partner that is out of bounds itself must only not move further away.
-            low, high = min(self.low, len(counts)), max(self.high, len(counts))
-            if low <= after <= high:
-                self.clients[client][place], self.clients[other][position] = taken, given
+            if min(low, len(there)) <= after <= max(high, len(there)):
+                held[client][place], held[other][position] = taken, given
                 for owner, lost, new in ((client, come, gone), (other, gone, come)):
-                    self.counts[owner] += Counter([new])
-                    self.counts[owner] -= Counter([lost])  # drops what is at zero
+                    counts[owner] += Counter([new])
+                    counts[owner] -= Counter([lost])  # drops what is at zero
                 return
         raise ValueError("these images cannot be assigned with that many groups per client")
+
+    def widen(client: int, target: int) -> None:
+        """Give a client images of new groups until it has ``target`` of them."""
+        while len(counts[client]) < target:
+            spare = [p for p, i in enumerate(held[client]) if counts[client][groups[i]] > 1]
+            if not spare:
+                size = len(held[client])
+                raise ValueError(f"a client of {size} images cannot have {target} groups")
+            place = spare[int(rng.integers(len(spare)))]
+            swap(client, place, set(groups) - set(counts[client]))
+
+    def narrow(client: int, target: int, keep: int | None = None) -> None:
+        """Swap the client's least group for its others until ``target`` are left."""
+        while len(counts[client]) > target:
+            least = min(counts[client], key=lambda group: (counts[client][group], group))
+            place = next(p for p, i in enumerate(held[client]) if groups[i] == least)
+            swap(client, place, set(counts[client]) - {least}, keep)
+
+    everyone = range(len(held))
+    for client in everyone:
+        narrow(client, high)
+        widen(client, low)
+    widest = max(everyone, key=lambda c: (len(counts[c]), len(held[c]), -c))
+    widen(widest, high)
+    others = [client for client in everyone if client != widest]
+    narrow(min(others, key=lambda c: (len(counts[c]), c)), low, keep=widest)
+    return held

@@ -39,12 +39,12 @@ def train_on_streets(
     setting: str, methods: Sequence[Sequence[str]], seeds: Sequence[int], options: Sequence[str]
 ) -> tuple[int, list[Path]]:
     """Render the streets, run a sweep on them; returns its exit code and the runs' folders."""
-    from fedseg.data_prep.demo_streets import FOLDER, prepare_demo_streets
+    from fedseg.data_prep.segmentation import DEMO, prepare_demo_streets
     from fedseg.leaderboard.sweep import show_sweep
     from fedseg.runner.sweep import plan_sweep
 
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # two runs at a time have a core each
-    print(f"street scenes in {FOLDER}", file=sys.stderr, flush=True)
+    print(f"street scenes in {DEMO}", file=sys.stderr, flush=True)
     prepare_demo_streets()
     jobs = plan_sweep(
         [setting], methods, seeds, options=options, root=WORK_DIR / Path(setting).stem

@@ -42,14 +42,6 @@ class SplitIndex(BaseModel):
     sha256: str
 
 
-class SplitIndices(BaseModel):
-    """Both splits."""
-
-    model_config = STRICT
-    train: SplitIndex
-    test: SplitIndex
-
-
 class Origin(BaseModel):
     """The part of ``dataset.json`` that every data set has."""
 
@@ -62,7 +54,7 @@ class FolderIndex(Origin):
     """The content of ``dataset.json`` beside images as arrays."""
 
     classes: Annotated[list[Annotated[str, MinLen(1)]], MinLen(1)]
-    splits: SplitIndices
+    splits: Annotated[dict[Literal[SPLITS], SplitIndex], MinLen(2)]
     coarse_labels: list[int] | None = None
     dataset: str | None = None
     source: str | None = None
@@ -158,6 +150,9 @@ class PreparedFolder(ImageArrays):
     shape: tuple[int, int, int] | None = None
     num_classes: int | None = None
 
+    def __init_subclass__(cls) -> None:
+        cls.tool = PREPARED_BY.get(cls.__name__, cls.tool)
+
     def _read_index(self, root: Path) -> dict[str, Any]:
         """The folder's ``dataset.json``, checked against ``shape`` and ``num_classes``."""
         path = root / INDEX
@@ -185,8 +180,6 @@ class StoredImages(PreparedFolder):
         data_root: the folder; a tool ``fedseg prepare`` writes it.
         split: which images.
     """
-
-    tool = PREPARED_BY["StoredImages"]
 
     def __init__(self, data_root: str | Path, split: Literal["train", "test"] = "train") -> None:
         root = Path(data_root)
@@ -225,7 +218,6 @@ class StoredImages(PreparedFolder):
 class CIFAR10Dataset(StoredImages):
     """CIFAR-10 (Krizhevsky 2009) from a prepared folder: 32x32 RGB, 10 classes."""
 
-    tool = PREPARED_BY["CIFAR10Dataset"]
     shape, num_classes = (32, 32, 3), 10
 
 
@@ -233,7 +225,6 @@ class CIFAR10Dataset(StoredImages):
 class CIFAR100Dataset(StoredImages):
     """CIFAR-100 (Krizhevsky 2009) from a prepared folder: 32x32 RGB, 100 classes in 20 groups."""
 
-    tool = "fedseg prepare cifar --dataset cifar100"
     shape, num_classes = (32, 32, 3), 100
 
 
@@ -241,7 +232,6 @@ class CIFAR100Dataset(StoredImages):
 class SyntheticShapesDataset(StoredImages):
     """Ten shapes and textures from a prepared folder: 32x32 RGB, rendered."""
 
-    tool = "fedseg prepare cifar --synthetic"
     shape, num_classes = (32, 32, 3), 10
 
 
@@ -249,7 +239,6 @@ class SyntheticShapesDataset(StoredImages):
 class MNISTDataset(StoredImages):
     """MNIST (LeCun 1998) from a prepared folder: 28x28 gray, 10 classes."""
 
-    tool = "fedseg prepare mnist"
     shape, num_classes = (28, 28, 1), 10
 
 
@@ -260,7 +249,6 @@ class FEMNISTDataset(StoredImages):
     ``users`` are the writers.
     """
 
-    tool = PREPARED_BY["FEMNISTDataset"]
     shape, num_classes = (28, 28, 1), 62
 
 
@@ -272,7 +260,6 @@ class ShakespeareDataset(StoredImages):
     ``users`` are the roles.
     """
 
-    tool = PREPARED_BY["ShakespeareDataset"]
     shape, num_classes = (80, 1, 1), 80
 
 

@@ -207,7 +207,11 @@ def _read(path: str) -> bytes:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from error
     if not data:
         raise DataError(f"{path}: the file is empty: copy or extract it again")
-    if _is_cut(data):
+    cut = data.startswith(PNG) and (len(data) < 33 or data.rfind(PNG_END) < 0)
+    if data.startswith(JPEG):
+        _, scan = _jpeg_parts(data)
+        cut = scan is None or data.rfind(JPEG_END, scan) < 0
+    if cut:
         raise DataError(
             f"{path}: the file is truncated ({len(data)} bytes, no end marker): "
             "copy or extract it again"
@@ -245,15 +249,6 @@ def _decode(path: str, data: bytes, flags: int) -> np.ndarray:
     if data.startswith(JPEG) and _ends_early(data, image):
         raise DataError(f"{path}: the file is truncated, pixels are missing: extract it again")
     return image
-
-
-def _is_cut(data: bytes) -> bool:
-    if data.startswith(PNG):
-        return len(data) < 33 or data.rfind(PNG_END) < 0
-    if data.startswith(JPEG):
-        _, scan = _jpeg_parts(data)
-        return scan is None or data.rfind(JPEG_END, scan) < 0
-    return False
 
 
 def _jpeg_parts(data: bytes) -> tuple[int, int | None]:

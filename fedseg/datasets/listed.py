@@ -16,7 +16,6 @@ from fedseg.datasets.scenes import COLORS, TO_CITYSCAPES
 from fedseg.datasets.segmentation import IGNORE, SegmentationDataset
 from fedseg.errors import ConfigError
 from fedseg.files import digest
-from fedseg.names import PREPARED_BY
 from fedseg.registry import DATASETS, build, find_class
 
 
@@ -177,8 +176,6 @@ class ListedDataset(SegmentationDataset):
         first_channel: of label files with three channels the first has the ids.
         label_colors: [r, g, b] of each raw id from 0, if label files have colors.
     """
-
-    tool = PREPARED_BY["ListedDataset"]
 
     def __init__(
         self,

@@ -3,7 +3,6 @@
 from mmseg.utils import cityscapes_classes, cityscapes_palette
 
 from fedseg.datasets.segmentation import IGNORE, SegmentationDataset
-from fedseg.names import PREPARED_BY
 from fedseg.registry import DATASETS
 
 COLORS = dict(zip(cityscapes_classes(), cityscapes_palette(), strict=True))
@@ -78,7 +77,6 @@ class CityscapesDataset(SegmentationDataset):
     label_pattern = r"\1_gtFine_labelIds.png"
     # every id that a label file may hold: 0..33, and 255 for -1 (license plate)
     label_ids = TO_CITYSCAPES["cityscapes"]
-    tool = PREPARED_BY["CityscapesDataset"]
 
 
 @DATASETS.register_module()
@@ -98,7 +96,6 @@ class IDDADataset(SegmentationDataset):
     label_pattern = r"\g<domain>/Semantic/\g<name>.png"
     label_ids = dict.fromkeys(range(256), IGNORE) | dict(enumerate(_IDDA_TRAIN_IDS))
     ignore_unlisted = True
-    tool = PREPARED_BY["IDDADataset"]
 
     def condition_of(self, domain: str) -> str:
         """Town and weather of a domain, without its viewpoint."""
@@ -119,4 +116,3 @@ class CamVidDataset(SegmentationDataset):
     image_pattern = r"(?P<folder>[^/]+)/(?P<name>(?P<domain>[^/_.]+)[^/]*)\.\w+"
     label_pattern = r"\g<folder>annot/\g<name>.png"
     label_ids = {**{i: i for i in range(11)}, 11: IGNORE}
-    tool = PREPARED_BY["CamVidDataset"]

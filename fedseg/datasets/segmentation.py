@@ -19,7 +19,7 @@ from fedseg.datasets.style import build_style
 from fedseg.datasets.transforms import IGNORE, Pipeline
 from fedseg.errors import ConfigError, DataError
 from fedseg.files import atomic_writer, digest
-from fedseg.names import ERASED, made_by
+from fedseg.names import ERASED, PREPARED_BY, made_by
 from fedseg.partition.split_files import read_split
 
 READERS = 4  # threads that read label maps
@@ -96,6 +96,9 @@ class SegmentationDataset(Dataset):
         self.split = os.path.join(self.data_root, os.fspath(split))
         self._read_split(users)
         self._set_up(pipeline, style, mirror, test_mode)
+
+    def __init_subclass__(cls) -> None:
+        cls.tool = PREPARED_BY.get(cls.__name__, cls.tool)
 
     def _set_up(
         self,
@@ -215,21 +218,12 @@ class SegmentationDataset(Dataset):
         if self.cache is None:
             return self._decode(index)
         path = Path(self.cache, f"{self._cache_key(index)}.npy")
-        try:
-            with open(path, "rb") as file:
-                image, label = np.load(file), np.load(file)
-            if image.dtype == label.dtype == np.uint8 and image.shape == (*label.shape, 3):
-                return image, label
-        except Exception:  # not there yet, or damaged
-            pass
-        image, label = self._decode(index)
-        try:
-            with atomic_writer(path, "wb") as file:
-                np.save(file, image)
-                np.save(file, label)
-        except OSError as error:
-            warnings.warn(f"{path}: is left out of dataset.cache ({error})", stacklevel=2)
-            self.cache = None
+        image, label = _load_kept(path)
+        sound = image.dtype == label.dtype == np.uint8
+        if not sound or image.shape != (*label.shape, 3):
+            image, label = self._decode(index)
+            if not _keep(path, image, label, "is left out of dataset.cache"):
+                self.cache = None
         return image, label
 
     def _cache_key(self, index: int) -> str:
@@ -266,21 +260,12 @@ class SegmentationDataset(Dataset):
         key = digest([len(self.classes), *files])
         folder = os.path.dirname(os.path.abspath(self.split)) if self.split else self.data_root
         path = Path(folder, f"class_pixels_{key[:16]}.npy")
-        try:
-            with open(path, "rb") as file:
-                counts, told = np.load(file), np.load(file)
-            if digest([key, counts.tolist()]) == str(told):
-                return counts[np.arange(len(self)) % self.unmirrored]
-        except Exception:  # not there yet, or damaged
-            pass
-        with ThreadPoolExecutor(READERS) as pool:
-            counts = np.stack([*pool.map(self._count, range(self.unmirrored))])
-        try:
-            with atomic_writer(path, "wb") as file:
-                np.save(file, counts)
-                np.save(file, np.array(digest([key, counts.tolist()])))
-        except OSError as error:
-            warnings.warn(f"{path}: pixels of classes are not kept ({error})", stacklevel=2)
+        counts, told = _load_kept(path)
+        if digest([key, counts.tolist()]) != str(told):
+            with ThreadPoolExecutor(READERS) as pool:
+                counts = np.stack([*pool.map(self._count, range(self.unmirrored))])
+            told = np.array(digest([key, counts.tolist()]))
+            _keep(path, counts, told, "pixels of classes are not kept")
         return counts[np.arange(len(self)) % self.unmirrored]
 
     def _count(self, index: int) -> np.ndarray:
@@ -338,3 +323,23 @@ class SegmentationDataset(Dataset):
         check_exist(
             paths, self.data_root, f"put them there, or write the split again with {self.tool}"
         )
+
+
+def _load_kept(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Two arrays of a file; two that fit nothing if it is not there yet or damaged."""
+    try:
+        with open(path, "rb") as file:
+            return np.load(file), np.load(file)
+    except Exception:
+        return np.zeros(0, np.int8), np.zeros(0)
+
+
+def _keep(path: Path, one: np.ndarray, other: np.ndarray, fault: str) -> bool:
+    try:
+        with atomic_writer(path, "wb") as file:
+            np.save(file, one)
+            np.save(file, other)
+    except OSError as error:
+        warnings.warn(f"{path}: {fault} ({error})", stacklevel=3)
+        return False
+    return True

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Mapping, Sequence, Sized
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -91,7 +92,10 @@ class FixedPartition:
         self.clients = clients
         if file is not None:
             self.clients = read_model(ClientFile, read_json(file), file).root
-        self.images = None if file is None else _noted_images(Path(file).with_suffix(NOTE))
+        self.images = None  # the checksum of the images that the file was made of
+        if file is not None:
+            with suppress(DataError, AttributeError):  # no note is there, or somebody else's
+                self.images = read_json(Path(file).with_suffix(NOTE)).get("images_sha256")
 
     def __call__(self, dataset: Any) -> Clients:
         """Client id -> indices into ``dataset``, int64, in the order given."""
@@ -217,11 +221,3 @@ def divide(recipe: Any, dataset: Any) -> tuple[Clients, Clients]:
             held[client] = indices[np.sort(drawn[:size])]
             clients[client] = indices[np.sort(drawn[size:])]
     return clients, held
-
-
-def _noted_images(note: Path) -> Any:
-    """The checksum of the images that a split was made of; None if no tool's note is there."""
-    try:
-        return read_json(note).get("images_sha256")
-    except (DataError, AttributeError):
-        return None  # absent, or somebody else's

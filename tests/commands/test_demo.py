@@ -11,7 +11,7 @@ from command_line import ForkedJob
 from PIL import Image
 
 from fedseg.commands import demo
-from fedseg.data_prep import demo_streets
+from fedseg.data_prep import segmentation
 from fedseg.datasets.arrays import write_images
 from fedseg.registry import MODELS, build
 from fedseg.runner.config import complete_config
@@ -25,7 +25,7 @@ def test_the_configs_read_what_the_demo_renders(setting, methods, seeds):
         config = load_config(setting, names)
         place, train = "splits/heterogeneous/rainy", config.train_dataloader.dataset
         assert train.type == "IDDADataset" and train.split == f"{place}/train"
-        assert train.data_root == str(demo_streets.FOLDER)
+        assert train.data_root == str(segmentation.DEMO)
         for loader in config.val_dataloader.values():
             assert loader.dataset.data_root == train.data_root
             assert loader.dataset.split == f"{place}/test"
@@ -43,8 +43,8 @@ def test_the_demo_renders_the_published_number_of_clients(tmp_path, monkeypatch)
         asked.update(root=root, files=list(files), size=size)
 
     monkeypatch.setattr(synthetic_streets, "write_streets", remember)
-    demo_streets.prepare_demo_streets(tmp_path)
-    demo_streets.prepare_demo_streets(tmp_path)  # a second time changes nothing
+    segmentation.prepare_demo_streets(tmp_path)
+    segmentation.prepare_demo_streets(tmp_path)  # a second time changes nothing
     assert asked["size"] == (232, 128)
     assert len(asked["files"]) == 69 * 8 + 69 + 35
     split = tmp_path / "splits" / "heterogeneous" / "rainy"
@@ -71,7 +71,7 @@ def test_the_start_fits_the_network(tmp_path, monkeypatch):
 def small_demo(small_config, tmp_path, monkeypatch, run_tool):
     """Runs a demo of the streets on the small config's, with these methods and seeds."""
     monkeypatch.setattr("fedseg.runner.sweep._start", ForkedJob)
-    monkeypatch.setattr(demo_streets, "prepare_demo_streets", lambda: None)
+    monkeypatch.setattr(segmentation, "prepare_demo_streets", lambda: None)
     monkeypatch.chdir(tmp_path)
 
     def run(name, constant, methods, seeds):

@@ -18,7 +18,7 @@ from fedseg.commands.prepare import main as prepare
 from fedseg.config.components import TEST, VAL, check_components
 from fedseg.config.layers import find_layer, layers_of
 from fedseg.config.methods import known_configs
-from fedseg.data_prep import demo_streets, segmentation
+from fedseg.data_prep import segmentation
 from fedseg.data_prep.data_sets import owner_of
 from fedseg.data_prep.description import Outcome
 from fedseg.datasets import SegmentationDataset, StoredImages
@@ -176,10 +176,9 @@ def test_a_demos_streets_are_what_the_demo_renders(monkeypatch):
         calls.append((root, replace(options, overwrite=False)))
         return Outcome()
 
-    for module in (demo_streets, segmentation):
-        monkeypatch.setattr(module, "prepare_streets", prepare_streets)
+    monkeypatch.setattr(segmentation, "prepare_streets", prepare_streets)
     monkeypatch.setattr(sys, "argv", MADE_BY["data/demo_weather"].split()[1:])
-    demo_streets.prepare_demo_streets()
+    segmentation.prepare_demo_streets()
     prepare()
     assert calls[0] == calls[1]
     assert made_by("fedseg prepare idda", "./data/demo_weather") == MADE_BY["data/demo_weather"]

@@ -241,7 +241,8 @@ def test_no_source(tmp_path, prepare, monkeypatch):
         raise OSError("no route to host")
 
     monkeypatch.setattr(image_files, "download_url", fail)
-    assert "no route to host" in prepare.fails("cifar", "--root", tmp_path, "--download")
+    told = prepare.fails("cifar", "--root", tmp_path, "--download")
+    assert f"{tmp_path}: CIFAR10 " in told and "no route to host" in told
 
 
 # ---- synthetic images

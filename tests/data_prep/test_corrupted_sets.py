@@ -52,6 +52,11 @@ def test_official_layout(root):
     assert outcome.made == list(CORRUPTIONS) and not outcome.kept and not outcome.official
     names = {path.name for path in place.iterdir()}
     assert names == {"labels.npy", "made.json", *(f"{name}.npy" for name in CORRUPTIONS)}
+    record = json.loads((place / "made.json").read_text())
+    stored = json.loads((root / "dataset.json").read_text())
+    assert record["tool"] == "tools/prepare_cifar_c.py" and record["seed"] == 0
+    assert record["test_sha256"] == stored["splits"]["test"]["sha256"] and record["images"] == N
+    assert set(record["files"]) == names - {"made.json"}
     labels = np.load(place / "labels.npy")
     assert labels.dtype == np.uint8
     assert np.array_equal(labels, np.tile(np.load(root / "test_labels.npy"), 5))
@@ -154,20 +159,14 @@ def test_official_files_of_the_wrong_length_or_dtype(root):
         make(root)
 
 
-def test_labels_that_are_not_the_test_sets(root):
-    place = root / "corrupted"
-    place.mkdir()
-    labels = np.tile(np.load(root / "test_labels.npy")[::-1], 5)
-    np.save(place / "labels.npy", labels)
-    with pytest.raises(DataError, match=r"labels\.npy: .*test set"):
-        make(root)
-
-
-def test_official_files_without_their_labels(root):
+def test_labels_of_official_files(root):
     place = root / "corrupted"
     place.mkdir()
     np.save(place / "fog.npy", np.zeros((5 * N, 32, 32, 3), np.uint8))
-    with pytest.raises(DataError, match=r"labels\.npy: .*fog\.npy"):
+    with pytest.raises(DataError, match=r"labels\.npy: .*fog\.npy"):  # they are missing
+        make(root)
+    np.save(place / "labels.npy", np.tile(np.load(root / "test_labels.npy")[::-1], 5))
+    with pytest.raises(DataError, match=r"labels\.npy: .*test set"):
         make(root)
 
 
@@ -236,16 +235,6 @@ def test_what_cannot_be_corrupted(root, tmp_path, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(10, 10, 1000))
     with pytest.raises(DataError, match=r"corrupted: .*1,000 B"):
         make(root)
-
-
-def test_the_record_names_what_was_made(root):
-    make(root, corruptions=["fog"])
-    record = json.loads((root / "corrupted" / "made.json").read_text())
-    assert record["tool"] == "tools/prepare_cifar_c.py"
-    assert record["images"] == N and record["seed"] == 0
-    stored = json.loads((root / "dataset.json").read_text())
-    assert record["test_sha256"] == stored["splits"]["test"]["sha256"]
-    assert set(record["files"]) == {"labels.npy", "fog.npy"}
 
 
 # ---- the command

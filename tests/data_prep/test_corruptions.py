@@ -98,21 +98,27 @@ def gray_thumbnails(images: np.ndarray) -> np.ndarray:
     return blocks / np.linalg.norm(blocks, axis=1, keepdims=True)
 
 
-def test_gaussian_noise_has_the_published_deviation():
-    for severity, std in by_severity(0.04, 0.06, 0.08, 0.09, 0.10):
-        noise = corrupt(flat(128), "gaussian_noise", severity).astype(float) - 128
-        assert noise.std() == pytest.approx(255 * std, rel=0.02)
-        assert noise.mean() == pytest.approx(-0.5, abs=0.3)  # fractions are cut off
-        assert abs(np.corrcoef(noise[..., 0].ravel(), noise[..., 1].ravel())[0, 1]) < 0.03
-
-
-def test_shot_noise_is_that_of_counted_photons():
-    for severity, photons in by_severity(500, 250, 100, 75, 50):
-        for value in (40, 150):
-            noisy = corrupt(flat(value), "shot_noise", severity).astype(float)
-            assert noisy.std() == pytest.approx(255 * np.sqrt(value / 255 / photons), rel=0.03)
-            assert noisy.mean() == pytest.approx(value, abs=1)
-        assert not corrupt(flat(0, 1), "shot_noise", severity).any()
+@pytest.mark.parametrize(
+    ("name", "published", "values", "deviation"),
+    [
+        ("gaussian_noise", (0.04, 0.06, 0.08, 0.09, 0.10), (128,), lambda p, v: 255 * p),
+        ("shot_noise", (500, 250, 100, 75, 50), (40, 150), lambda p, v: 255 * (v / 255 / p) ** 0.5),
+        ("speckle_noise", (0.06, 0.1, 0.12, 0.16, 0.2), (50, 120), lambda p, v: v * p),
+    ],
+)
+def test_noise_has_the_published_deviation(name, published, values, deviation):
+    for severity, parameter in by_severity(*published):
+        for value in values:
+            noisy = corrupt(flat(value), name, severity).astype(float)
+            within = 0.02 if name == "gaussian_noise" else 0.03
+            assert noisy.std() == pytest.approx(deviation(parameter, value), rel=within)
+            if name == "gaussian_noise":
+                noise = noisy - 128
+                assert noise.mean() == pytest.approx(-0.5, abs=0.3)  # fractions are cut off
+                assert abs(np.corrcoef(noise[..., 0].ravel(), noise[..., 1].ravel())[0, 1]) < 0.03
+            elif name == "shot_noise":
+                assert noisy.mean() == pytest.approx(value, abs=1)
+        assert name == "gaussian_noise" or not corrupt(flat(0, 1), name, severity).any()
 
 
 def test_impulse_noise_sets_a_share_of_all_values():
@@ -125,14 +131,6 @@ def test_impulse_noise_sets_a_share_of_all_values():
         assert np.mean(hit.any(3)) == pytest.approx(1 - (1 - share) ** 3, rel=0.1)
 
 
-def test_speckle_noise_is_in_proportion():
-    for severity, std in by_severity(0.06, 0.1, 0.12, 0.16, 0.2):
-        for value in (50, 120):
-            noisy = corrupt(flat(value), "speckle_noise", severity).astype(float)
-            assert noisy.std() == pytest.approx(value * std, rel=0.03)
-        assert not corrupt(flat(0, 1), "speckle_noise", severity).any()
-
-
 def by_pixel(images: np.ndarray, change) -> np.ndarray:
     """``change`` of every pixel's hue, saturation and value, by the standard library."""
     pixels = images.reshape(-1, 3) / 255
@@ -140,18 +138,21 @@ def by_pixel(images: np.ndarray, change) -> np.ndarray:
     return (np.array(done) * 255).reshape(images.shape)
 
 
-def test_brightness_is_added_to_the_value(images):
-    for severity, more in by_severity(0.05, 0.1, 0.15, 0.2, 0.3):
-        expected = by_pixel(images[:2], lambda h, s, v, more=more: (h, s, min(v + more, 1)))
-        found = corrupt(images[:2], "brightness", severity)
-        assert np.abs(found - (expected - 0.5)).max() <= 0.51
-
-
-def test_saturate_scales_the_saturation(images):
-    for severity, (gain, more) in by_severity((0.3, 0), (0.1, 0), (1.5, 0), (2, 0.1), (2.5, 0.2)):
-        expected = by_pixel(images[:2], lambda h, s, v, g=gain, m=more: (h, min(s * g + m, 1), v))
-        found = corrupt(images[:2], "saturate", severity)
-        assert np.abs(found - (expected - 0.5)).max() <= 0.51
+@pytest.mark.parametrize(
+    ("name", "published", "change"),
+    [
+        ("brightness", (0.05, 0.1, 0.15, 0.2, 0.3), lambda h, s, v, p: (h, s, min(v + p, 1))),
+        (
+            "saturate",
+            ((0.3, 0), (0.1, 0), (1.5, 0), (2, 0.1), (2.5, 0.2)),
+            lambda h, s, v, p: (h, min(s * p[0] + p[1], 1), v),
+        ),
+    ],
+)
+def test_value_and_saturation_are_changed(images, name, published, change):
+    for severity, parameter in by_severity(*published):
+        expected = by_pixel(images[:2], lambda *hsv, p=parameter: change(*hsv, p))
+        assert np.abs(corrupt(images[:2], name, severity) - (expected - 0.5)).max() <= 0.51
 
 
 def test_contrast_shrinks_towards_each_channels_mean(images):
@@ -174,19 +175,15 @@ def test_gaussian_blur_spreads_a_dot_as_the_normal_density():
         assert np.abs(found - np.floor(expected + 1e-3)[..., None]).max() <= 1
 
 
-def test_defocus_at_severity_5_is_the_mean_of_nine(images):
-    inside = np.stack(
-        [images[:, 1 + dy : 31 + dy, 1 + dx : 31 + dx] for dy in (-1, 0, 1) for dx in (-1, 0, 1)]
-    ).astype(float)
-    found = corrupt(images, "defocus_blur", 5)[:, 1:31, 1:31]
-    assert np.abs(found - (inside.mean(0) - 0.5)).max() <= 0.51
+PLUS = [(0, 0), (0, 1), (1, 0), (0, -1), (-1, 0)]
+SQUARE = [(dy, dx) for dy in (-1, 0, 1) for dx in (-1, 0, 1)]
 
 
-def test_defocus_at_severity_4_is_the_mean_of_a_plus(images):
-    shifts = [(0, 0), (0, 1), (1, 0), (0, -1), (-1, 0)]
+@pytest.mark.parametrize(("severity", "shifts", "bound"), [(4, PLUS, 0.6), (5, SQUARE, 0.51)])
+def test_strong_defocus_is_the_mean_of_neighbors(images, severity, shifts, bound):
     inside = [images[:, 1 + dy : 31 + dy, 1 + dx : 31 + dx].astype(float) for dy, dx in shifts]
-    found = corrupt(images, "defocus_blur", 4)[:, 1:31, 1:31]
-    assert np.abs(found - (np.mean(inside, axis=0) - 0.5)).max() <= 0.6
+    found = corrupt(images, "defocus_blur", severity)[:, 1:31, 1:31]
+    assert np.abs(found - (np.mean(inside, axis=0) - 0.5)).max() <= bound
 
 
 def test_mild_defocus_is_a_softened_dot():

@@ -163,13 +163,6 @@ def test_download(tmp_path, monkeypatch):
     assert archive == tmp_path / "cifar-100-python.tar.gz"
     assert calls[0][3] == torchvision.datasets.CIFAR100.tgz_md5
 
-    def fail(*_):
-        raise OSError("no route to host")
-
-    monkeypatch.setattr(image_files, "download_url", fail)
-    with pytest.raises(DataError, match=f"{tmp_path}: CIFAR10 .*no route to host"):
-        find_source(CIFAR10, tmp_path, download=True)
-
 
 # ---- MNIST's idx files
 
@@ -392,9 +385,6 @@ def test_another_number_or_shape_of_images(tmp_path):
 
 
 def test_shared_images_are_refused_by_name(tmp_path, overlap):
-    folder = write_npz(tmp_path / "npz", overlap, CLASSES)
-    with pytest.raises(DataError, match=r"train\.npz\[3[01]\] = .*test\.npz\[7\]"):
-        resolve_overlap(read_images(CIFAR10, folder), "refuse", folder)
     folder = write_folders(tmp_path / "png", overlap, CLASSES)
     with pytest.raises(DataError, match=r"train/\w+/003[01]\.png = .*test/\w+/0007\.png"):
         resolve_overlap(read_images(CIFAR10, folder), "refuse", folder)

@@ -51,9 +51,6 @@ def test_other_counts(root, small_selection, prepare, monkeypatch):
         assert message in told
         assert "--unofficial" in told or "classes" in change
         prepare("landmarks", "--root", root, "--unofficial")
-
-
-def test_published_md5(root, small_selection, prepare, monkeypatch):
     md5 = hashlib.md5((root / TRAIN).read_bytes()).hexdigest()
     monkeypatch.setitem(LANDMARKS, TRAIN, replace(small_selection, md5={"train": md5}))
     prepare("landmarks", "--root", root)

@@ -65,13 +65,13 @@ def change(own, **values):
         ("femnist", lambda own: change(own, x=[[0.0] * 783] * 3), "cannot reshape"),
         ("femnist", lambda own: own["x"][0].__setitem__(5, 1.5), "gray values from 0 to 1"),
         ("femnist", lambda own: own["x"][0].__setitem__(5, "a"), "could not convert"),
-        ("femnist", lambda own: change(own, y=[0.5] * 3), "whole numbers"),
+        ("femnist", lambda own: change(own, y=[0.5] * 3), "labels must be integers"),
         ("femnist", lambda own: change(own, y=[62] * 3), "out of range: 62 classes"),
         ("femnist", lambda own: own.pop("y"), "is no file of LEAF"),
         ("shakespeare", lambda own: change(own, x=["a" * 79] * 3), "texts of 80 characters"),
         ("shakespeare", lambda own: change(own, x=["%" * 80] * 3), "that are no classes"),
         ("shakespeare", lambda own: change(own, x=["\u4e00" * 80] * 3), "can't encode"),
-        ("shakespeare", lambda own: change(own, y=["ab"] * 3), "must be characters"),
+        ("shakespeare", lambda own: change(own, y=["ab"] * 3), "3 samples have 6 labels"),
     ],
 )
 def test_damaged_files(tmp_path, prepare, name, damage, message):
@@ -82,7 +82,7 @@ def test_damaged_files(tmp_path, prepare, name, damage, message):
     file.write_text(json.dumps(content))
     error = prepare.fails(name, "--source", source, "--root", tmp_path / "root")
     assert message in error and not (tmp_path / "root").exists()
-    assert str(file) in error or "classes" in message
+    assert str(source) in error
 
 
 def test_what_leaf_lacks(tmp_path, prepare):

@@ -93,10 +93,8 @@ def test_the_clients_are_the_files(released, prepare):
     assert note["images_sha256"] == train.split_checksum
     entry = note["train"]["alpha0.5.json"]
     assert (entry["file"], entry["clients"]) == ("federated_train_alpha_0.50.json", 4)
-    assert (
-        len(entry["left_out"]) == (released.dataset == "cifar10")
-        and len(note["test"]["left_out"]) == 1
-    )
+    assert len(entry["left_out"]) == (released.dataset == "cifar10")
+    assert len(note["test"]["left_out"]) == 1
     before = snapshot(released.root)
     assert "already exists, unchanged" in prepare(*released.arguments())
     assert snapshot(released.root) == before
@@ -118,67 +116,37 @@ def first(released):
     return released.train["user_data"]["2"]
 
 
-def missing_image(released):
-    first(released)["x"].pop(), first(released)["y"].pop()
-    released.train["num_samples"][0] -= 1
-    return "missing"
+def drop_last(content, user):
+    own = content["user_data"][user]
+    own["x"].pop(), own["y"].pop()
+    content["num_samples"][0] -= 1
 
 
-def other_label(released):
+def take_label_of_another_class(released):
     label = first(released)["y"][0]
     first(released)["y"][0] = (label + 1) % len(KIND[released.dataset].classes)
-    return "label"
 
 
-def held_twice(released):
-    name, label = first(released)["x"][0], first(released)["y"][0]
-    other = released.train["user_data"]["0"]
-    other["x"][0], other["y"][0] = name, label
-    return "already"
-
-
-def unknown_name(released):
-    first(released)["x"][0] = "img_1000000_label_0.png"
-    return "img_1000000"
-
-
-def wrong_count(released):
-    released.train["num_samples"][0] += 1
-    return "num_samples"
-
-
-def user_twice(released):
-    released.train["users"][1] = released.train["users"][0]
-    return "users"
-
-
-def no_lists(released):
-    del first(released)["y"]
-    return "user_data"
-
-
-def missing_test_images(released):
-    samples = released.test["user_data"]["100"]
-    samples["x"].pop(), samples["y"].pop()
-    released.test["num_samples"][0] -= 1
-    return "test.json"
+def hold_twice(released):
+    for key in "xy":
+        released.train["user_data"]["0"][key][0] = first(released)[key][0]
 
 
 @pytest.mark.parametrize(
-    "damage",
+    ("damage", "word"),
     [
-        missing_image,
-        other_label,
-        held_twice,
-        unknown_name,
-        wrong_count,
-        user_twice,
-        no_lists,
-        missing_test_images,
+        (lambda r: drop_last(r.train, "2"), "missing"),
+        (take_label_of_another_class, "label"),
+        (hold_twice, "already"),
+        (lambda r: first(r)["x"].__setitem__(0, "img_1000000_label_0.png"), "img_1000000"),
+        (lambda r: r.train["num_samples"].__setitem__(0, 0), "num_samples"),
+        (lambda r: r.train["users"].__setitem__(1, r.train["users"][0]), "users"),
+        (lambda r: first(r).pop("y"), "user_data"),
+        (lambda r: drop_last(r.test, "100"), "test.json"),
     ],
 )
-def test_damaged_files(released, damage, prepare):
-    word = damage(released)
+def test_damaged_files(released, damage, word, prepare):
+    damage(released)
     released.write()
     told = prepare.fails(*released.arguments())
     assert word in told and str(released.files) in told and told.count("\n") == 1
@@ -197,16 +165,8 @@ def test_images_in_another_order(tmp_path, prepare, monkeypatch):
     released.write()
     images = image_files.image_set(10, train=12, test=2)
     folder = image_files.write_folders(tmp_path / "png", images, KIND["cifar10"].classes)
-    arguments = (
-        "--root",
-        released.root,
-        "--from",
-        released.files,
-        "--source",
-        folder,
-        "--unofficial",
-    )
-    assert "order" in prepare.fails("cifar", *arguments, "--unofficial")
+    released.archive = folder
+    assert "order" in prepare.fails(*released.arguments())
 
 
 def test_no_released_files(released, prepare):

@@ -2,10 +2,14 @@
 
 import numpy as np
 import pytest
-from prepare_tools import write_pair
+from prepare_tools import presence, write_pair
 
 from fedseg.core.seeds import generator_for
+from fedseg.data_prep.segmentation import rendered_files
+from fedseg.data_prep.segmentation_sets import CITYSCAPES, IDDA
 from fedseg.data_prep.split_rules import (
+    build_cityscapes,
+    build_idda,
     cut,
     fit_groups,
     rarest_class,
@@ -55,3 +59,18 @@ def test_every_label_map_is_read_once(tmp_path):
     assert classes(samples[1:]) == [["road"]]
     (tmp_path / "2.png").unlink()
     assert classes(samples) == [["road", "sky"], ["road"]]
+
+
+@pytest.mark.parametrize(
+    ("data_set", "build", "more"),
+    [(CITYSCAPES, build_cityscapes, ()), (IDDA, build_idda, ("bus",))],
+    ids=["cityscapes", "idda"],
+)
+def test_seed_fixes_every_split(data_set, build, more):
+    def built(seed):
+        content, images = presence(np.linspace(0.01, 1, 16) ** 2), rendered_files(data_set)
+        return [build(images, (rule, *more), seed, content)[0].checksum for rule in data_set.rules]
+
+    first = built(3)
+    assert built(3) == first
+    assert all(a != b for a, b in zip(first, built(4), strict=True))

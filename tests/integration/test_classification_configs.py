@@ -103,7 +103,7 @@ RUNS = [
     ("mnist_a01", "scaffold", 5),
     ("landmarks", "", 12),
     ("landmarks_centralized", "sam swa", 1),
-    ("imagenet200", "fedalign silobn", 2),
+    ("imagenet200", "fedalign silobn", 16),
     ("femnist", "fedasam wima", 12),
     ("shakespeare", "scaffold swa", 12),
     ("landmarks", "fedgloss_sam", 12),

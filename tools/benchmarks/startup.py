@@ -11,7 +11,7 @@ from typing import Annotated
 from benchmarks.engine import CONFIGS
 from fedseg.commands.main import COMMANDS
 from fedseg.data_prep.data_sets import DATA_SETS
-from fedseg.data_prep.demo_streets import prepare_demo_streets
+from fedseg.data_prep.segmentation import prepare_demo_streets
 
 SETTING = "idda_rainy"
 MISTAKES = {
