@@ -12,25 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from importlib import import_module
 from pathlib import Path
-from typing import (
-    TYPE_CHECKING,
-    Annotated,
-    Any,
-    Literal,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from annotated_types import Ge, Gt
 
 from fedseg import cli
 from fedseg.errors import ConfigError
 from fedseg.names import SHAPES, did_you_mean
-
-if TYPE_CHECKING:
-    import numpy as np
 
 PACHINKO = {"clients": 500, "alpha": 0.1, "beta": 10.0}  # of Reddi et al. (2021)
 
@@ -65,7 +53,8 @@ class DataSet:
     prepare: str  # "module:function" of fedseg, called with a member, the root and the options
     fix: str  # what to do if the root does not exist
     members: Mapping[str, Any]  # what is prepared, by its name in the Python API
-    show: str = ""  # "module:function" that draws the function's charts
+    # "module:function" that draws the function's charts
+    show: str = "report.partition_charts:show_partition"
     usual_root: str = ""  # "": data/MEMBER
     positional: bool = False  # whether the root is given without --root
     defaults: Mapping[str, Any] = field(default_factory=dict)  # of the command line alone
@@ -83,11 +72,9 @@ class DataSet:
         first, *others = self.members
         usual = f"data/{'DATASET' if others else self.root_of(first).name}"
         usual += f", of rendered images {SHAPES}" * ("synthetic" in self.flags and bool(others))
-        place = {"type": Path, "help": f"the data root (default: {usual})"}
-        if self.positional:
-            parser.add_argument("root", nargs="?", metavar="ROOT", **place)
-        else:
-            parser.add_argument("--root", **place)
+        name, form = ("root", {"nargs": "?"}) if self.positional else ("--root", {})
+        about = f"the data root (default: {usual})"
+        parser.add_argument(name, type=Path, metavar="ROOT", help=about, **form)
         if others:
             which = {"choices": [first, *others], "help": "which of them (default: %(default)s)"}
             parser.add_argument("--dataset", type=str.lower, default=first, **which)
@@ -169,8 +156,8 @@ class ImageSet:
 class Part:
     """One split of labeled images as read from a source."""
 
-    images: "np.ndarray"  # uint8 [N, H, W, C]
-    labels: "np.ndarray"  # int64 [N]
+    images: Any  # uint8 [N, H, W, C]
+    labels: Any  # int64 [N]
     users: Sequence[str] | None = None  # the client of each image, if the source has them
     names: Sequence[str] | None = None  # of the images in the source, if they have any
 

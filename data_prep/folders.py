@@ -133,7 +133,10 @@ def prepare_folder(published: str | None, root: Path, options: FolderOptions) ->
             wrong = f"{glob} ({found} instead of {count}; --unofficial takes them as they are)"
             findings.add("counts that are not the published ones", [wrong])
     findings.raise_any()
-    domains = [_domain_of(layout.domain, image) for image, _ in pairs]
+    try:
+        domains = [find_domain(layout.domain, image) for image, _ in pairs]
+    except ConfigError as error:
+        raise ConfigError(str(error).replace("dataset.domain", "--domain")) from error
     _report(root, layout, sizes, pixels, domains)
     by_class = np.stack([np.bincount(table, weights=p, minlength=256) for p in pixels])
     tests = _choose_tests(root, layout.test or ["0.2"], pairs, domains, seed)
@@ -368,13 +371,6 @@ def _report(
         print("  domains:", ", ".join(f"{name} ({of[name]})" for name in sorted(of)))
     if layout.counts:
         print("  counts of the published layout were compared; they are not all verified (docs)")
-
-
-def _domain_of(pattern: str | None, image: str) -> str:
-    try:
-        return find_domain(pattern, image)
-    except ConfigError as error:
-        raise ConfigError(str(error).replace("dataset.domain", "--domain")) from error
 
 
 def _choose_tests(

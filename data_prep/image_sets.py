@@ -248,7 +248,6 @@ examples:
         "data_prep.classification:prepare",
         "put cifar-10-python.tar.gz (cifar-100-python.tar.gz), folders or .npz files there",
         {"cifar10": CIFAR10, "cifar100": CIFAR100},
-        show="report.partition_charts:show_partition",
         defaults={"partition": "dirichlet"},
     ),
     DataSet(
@@ -292,7 +291,6 @@ examples:
         "data_prep.classification:prepare",
         "put its four idx files there",
         {"mnist": MNIST},
-        show="report.partition_charts:show_partition",
         defaults={"partition": "dirichlet-class"},
     ),
     DataSet(
@@ -313,7 +311,6 @@ examples:
         "data_prep.classification:prepare",
         "put LEAF's train/*.json and test/*.json there",
         {"femnist": FEMNIST, "shakespeare": SHAKESPEARE},
-        show="report.partition_charts:show_partition",
         defaults={"partition": "natural"},
     ),
     DataSet(
@@ -333,6 +330,5 @@ Nothing is converted. A chart of the clients goes to ROOT/splits/natural_users.p
         "data_prep.landmarks:prepare",
         "put its split files and images there",
         {"landmarks": LANDMARKS},
-        show="report.partition_charts:show_partition",
     ),
 )

@@ -15,7 +15,6 @@ from fedseg.datasets.landmarks import (
     SPLITS,
     SUFFIX,
     LandmarksDataset,
-    Photo,
     find_annotations,
     find_images,
     read_annotations,
@@ -41,14 +40,27 @@ def prepare(selections: Mapping[str, Selection], root: Path, options: LandmarksO
     # Without a published number, what the training images show: at most all of Landmarks v2.
     limit = 203_094 if selection is None else selection.classes
     photos = {split: read_annotations(files[split], split == "train", limit) for split in SPLITS}
+    train, counted = photos["train"], []
     if selection is not None:
-        _check_counts(selection, files, photos)
+        counted += (("md5", s, calculate_md5(files[s]), md5) for s, md5 in selection.md5.items())
+        counted += [
+            ("users", "train", len({photo.user for photo in train}), selection.users),
+            ("training images", "train", len(train), selection.train),
+            ("classes", "train", len({photo.label for photo in train}), selection.classes),
+            ("test images", "test", len(photos["test"]), selection.test),
+        ]
+    for name, split, value, expected in counted:
+        if expected not in (None, value):
+            raise DataError(
+                f"{files[split]}: {name}: {value}, but {selection.name} has {expected}: get the "
+                "published file, or give --unofficial if another selection is meant"
+            )
     findings = Findings(
         f"{root}: annotations or images are not sound",
         f"{LANDMARKS_SOURCES}; extract only what is listed",
     )
-    trained = {photo.image for photo in photos["train"]}
-    known = {photo.label for photo in photos["train"]}
+    trained = {photo.image for photo in train}
+    known = {photo.label for photo in train}
     findings.add(
         "test images that are training images too",
         (photo.image for photo in photos["test"] if photo.image in trained),
@@ -86,22 +98,3 @@ def prepare(selections: Mapping[str, Selection], root: Path, options: LandmarksO
         charts=[(clients, dataset.labels, dataset.metainfo["classes"], chart)],
         closing=next_command("landmarks", Path("data/landmarks"), root),
     )
-
-
-def _check_counts(
-    selection: Selection, files: dict[str, Path], photos: dict[str, list[Photo]]
-) -> None:
-    train = photos["train"]
-    md5 = {split: calculate_md5(files[split]) for split in selection.md5}
-    for name, split, value, expected in (
-        *(("md5", split, md5[split], selection.md5[split]) for split in md5),
-        ("users", "train", len({photo.user for photo in train}), selection.users),
-        ("training images", "train", len(train), selection.train),
-        ("classes", "train", len({photo.label for photo in train}), selection.classes),
-        ("test images", "test", len(photos["test"]), selection.test),
-    ):
-        if expected not in (None, value):
-            raise DataError(
-                f"{files[split]}: {name}: {value}, but {selection.name} has {expected}: get the "
-                "published file, or give --unofficial if another selection is meant"
-            )

@@ -40,7 +40,7 @@ def prepare_streets(data_set: PairedSet, root: Path, options: StreetOptions) -> 
     distribution, setting = options.distribution, getattr(options, "setting", None)
     if size is not None and not synthetic:
         raise ConfigError("--size: is the size of rendered images, it needs --synthetic")
-    kind, roots = _dataset(data_set), _roots(data_set, root)
+    kind, roots = _read(data_set, root)
     choices = [distribution or DISTRIBUTIONS]
     if data_set.settings:
         choices.append(setting or data_set.settings)
@@ -128,7 +128,7 @@ def verify(data_set: PairedSet, root: Path, within: Path | None = None) -> Image
     Symbolic links may lead to places ``within`` a folder, by default ``root``. All mistakes are
     reported together.
     """
-    kind, roots = _dataset(data_set), _roots(data_set, root)
+    kind, roots = _read(data_set, root)
     for base in roots:
         if not base.is_dir():
             render = ", or render synthetic data with --synthetic" if data_set.size else ""
@@ -217,10 +217,7 @@ def _outcome(splits: Sequence[PreparedSplit], root: Path) -> Outcome:
     return Outcome(folders, closing=next_command(setting, Path("data", name), root))
 
 
-def _dataset(data_set: PairedSet) -> type[SegmentationDataset]:
-    return getattr(fedseg.datasets, data_set.dataset)
-
-
-def _roots(data_set: PairedSet, root: Path) -> tuple[Path, Path]:
-    kind = _dataset(data_set)
-    return root / kind.image_root, root / kind.label_root
+def _read(data_set: PairedSet, root: Path) -> tuple[type[SegmentationDataset], tuple[Path, Path]]:
+    """The class of a data set, and its roots of images and labels."""
+    kind = getattr(fedseg.datasets, data_set.dataset)
+    return kind, (root / kind.image_root, root / kind.label_root)

@@ -86,7 +86,7 @@ def test_every_tool_of_the_repository_is_a_command():
 def test_functions_that_data_sets_name_exist():
     for data_set in DATA_SETS.values():
         assert callable(resolve(data_set.prepare))
-        assert not data_set.show or callable(resolve(data_set.show))
+        assert callable(resolve(data_set.show))
 
 
 def test_the_folder_of_an_experiments_only_seed_is_its_run(tmp_path):

@@ -70,6 +70,7 @@ def test_from_a_folder_to_a_federated_run_in_two_commands(
     assert code == 0, error
     assert "pets: 12 images with label maps" in out
     assert "1 images without label map are left out: JPEGImages/alone.jpg" in out
+    assert "1 files below pets match no glob: 1 .txt" in out
     assert "sizes: 40x32 (12)" in out and "id 255: ignored, 3.12 % of the pixels, in 12" in out
     assert "id   2: dog" in out and "seen: 2" in out
     command = out.strip().splitlines()[-1]

@@ -121,16 +121,6 @@ def test_from_with_synthetic_renders_exactly_what_the_files_name(tmp_path, rende
     assert note["source"] == "published files" and note["train"]["clients"] == 146
 
 
-def test_synthetic_with_the_real_renderer(tmp_path, prepare):
-    make_published(tmp_path / "source" / "uniform" / "bus")
-    arguments = ("--root", tmp_path, "--from", tmp_path / "source", "--size", "64x32")
-    prepare("idda", *arguments, "--synthetic")
-    dataset = IDDADataset(str(tmp_path), "splits/uniform/bus/test")
-    assert [dataset[i]["inputs"].shape for i in range(2)] == [(3, 32, 64)] * 2 and len(dataset) == 2
-    # What was rendered is enough: nothing is missing now.
-    prepare("idda", *arguments[:4])
-
-
 def make_published(folder, **test_users):
     write_split(folder / "train", Split({"a": [("T01_CN_A/RGB/1.jpg", "T01_CN_A/Semantic/1.png")]}))
     users = test_users or {
@@ -281,7 +271,11 @@ def test_cityscapes_verification_and_split(tmp_path, monkeypatch, prepare):
         for sample in samples:
             write_pair(tmp_path / "leftImg8bit", tmp_path / "gtFine", sample)
     arguments = ("--root", tmp_path, "--distribution", "heterogeneous")
-    prepare("cityscapes", *arguments)
+    (tmp_path / "gtFine/train/ulm/a_gtFine_color.png").touch()
+    (tmp_path / "gtFine/train/ulm/.DS_Store").touch()
+    out = prepare("cityscapes", *arguments)
+    assert f"2 files below {tmp_path / 'gtFine'} are left out: 1 .png, 1 hidden" in out
+    assert "heterogeneous: 1 images belong to no client" in out
     train = read_split(tmp_path / "splits" / "heterogeneous" / "train")
     assert list(train.users)[7:9] == ["aachen7", "ulm0"] and len(train) == 16 + 8
     removed = next((tmp_path / "leftImg8bit" / "train" / "ulm").iterdir())

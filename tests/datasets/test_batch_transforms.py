@@ -170,11 +170,19 @@ def own_draws(step: BatchTransform, shape=(8, 8, 3), sizes=SIZES, seed=1):
     return step.draw(np.random.default_rng(seed), sizes)
 
 
-def test_corners_are_uniform():
-    """81 places of a crop with padding 4; 0.1 % of a chi-square with 80 degrees is 124.8."""
-    draws = own_draws(RandomCrop(padding=4), sizes=[81 * 100])
-    counts = np.bincount(draws["top"] * 9 + draws["left"], minlength=81)
-    assert len(counts) == 81 and chi_square(counts, 100) < 124.8
+@pytest.mark.parametrize(
+    ("step", "shape", "rows", "columns", "bound"),
+    [
+        (RandomCrop(padding=4), (8, 8, 3), "top", "left", 124.8),
+        (Cutout(3), (5, 7, 3), "y", "x", 65.2),  # every pixel, those at the borders too
+    ],
+)
+def test_places_are_uniform(step, shape, rows, columns, bound):
+    """0.1 % of a chi-square: 81 places of a crop with padding 4, and 35 pixels."""
+    width, places = (9, 81) if rows == "top" else (7, 35)
+    draws = own_draws(step, shape, sizes=[places * 100])
+    counts = np.bincount(draws[rows] * width + draws[columns], minlength=places)
+    assert len(counts) == places and chi_square(counts, 100) < bound
 
 
 def test_rate_of_flips():
@@ -195,13 +203,6 @@ def test_a_whole_batch_may_share_its_draws():
     assert len(counts) == 81 and chi_square(counts, 20) < 124.8
     flips = draws["flip"][first]
     assert abs(flips.mean() - 0.5) <= 3.3 * math.sqrt(0.25 / len(sizes))
-
-
-def test_centers_of_cutout_are_uniform():
-    """Every pixel, those at the borders too; 0.1 % of a chi-square with 34 degrees is 65.2."""
-    draws = own_draws(Cutout(3), shape=(5, 7, 3), sizes=[35 * 100])
-    counts = np.bincount(draws["y"] * 7 + draws["x"], minlength=35)
-    assert len(counts) == 35 and chi_square(counts, 100) < 65.2
 
 
 def test_mixup_draws_one_weight_per_batch_from_beta():
@@ -241,33 +242,26 @@ def test_the_draws_of_a_step_do_not_depend_on_those_after_it():
 # ---------------------------------------------------------------- what is refused
 
 
-WRONG = [
-    {"type": "RandomCrop", "padding": 1, "size": 11},
-    {"type": "Normalize", "mean": [0.5] * 3, "std": [0.5] * 2},
-    {"type": "Normalize", "mean": [0.5], "std": [0.5]},
-    {"type": "Cutot", "size": 3},
-    {"size": 3},
-    "RandomFlip",
-    len,
-]
-
-
-@pytest.mark.parametrize("step", WRONG, ids=str)
-def test_wrong_steps(step):
-    with pytest.raises(ConfigError, match=r"^transforms(\[0\]|\.)"):
-        pipeline([step], (8, 8, 3))
-
-
 CUTOUT, FLIP = {"type": "Cutout", "size": 2}, {"type": "RandomFlip"}
-WRONG_ORDERS = [
+WRONG = [
+    *(
+        ([step], r"^transforms(\[0\]|\.)")
+        for step in (
+            {"type": "RandomCrop", "padding": 1, "size": 11},
+            {"type": "Normalize", "mean": [0.5] * 3, "std": [0.5] * 2},
+            {"type": "Normalize", "mean": [0.5], "std": [0.5]},
+            {"type": "Cutot", "size": 3},
+            *({"size": 3}, "RandomFlip", len),
+        )
+    ),
     ([CUTOUT, normalize(3)], r"transforms\[0\]: Cutout must come after Normalize"),
     ([FLIP, {"type": "Mixup"}], r"transforms\[1\]: Mixup must come after Normalize"),
     ([normalize(3), FLIP, normalize(3)], r"transforms\[2\]: "),
 ]
 
 
-@pytest.mark.parametrize(("steps", "message"), WRONG_ORDERS)
-def test_wrong_orders(steps, message):
+@pytest.mark.parametrize(("steps", "message"), WRONG)
+def test_wrong_steps(steps, message):
     with pytest.raises(ConfigError, match=message):
         pipeline(steps, (8, 8, 3))
 

@@ -31,20 +31,13 @@ def test_channels_are_rgb(tmp_path: Path) -> None:
 
 def test_truncated_file_is_named(file: Path) -> None:
     data = file.read_bytes()
-    for keep in [len(data) - cut for cut in (1, 2, 5, 20)] + [
-        int(len(data) * share) for share in (0.7, 0.3, 0.05)
-    ]:
-        file.write_bytes(data[:keep])
+    lengths = [len(data) - cut for cut in (1, 2, 5, 20)]
+    lengths += [int(len(data) * share) for share in (0.7, 0.3, 0.05)]
+    half = len(data) // 2
+    for cut in (*(data[:keep] for keep in lengths), data[:half] + bytes(len(data) - half)):
+        file.write_bytes(cut)
         with pytest.raises(DataError, match=rf"{file.name}: .*truncated"):
             read_image(str(file))
-
-
-def test_file_with_zeros_for_a_tail_is_truncated(file: Path) -> None:
-    data = file.read_bytes()
-    half = len(data) // 2
-    file.write_bytes(data[:half] + bytes(len(data) - half))
-    with pytest.raises(DataError, match="truncated"):
-        read_image(str(file))
 
 
 def test_bytes_after_the_end_do_no_harm(file: Path) -> None:
@@ -96,11 +89,6 @@ def test_damaged_missing_and_empty_files(tmp_path: Path) -> None:
     path.write_bytes(b"no image at all")
     with pytest.raises(DataError, match=r"a\.png: .*decoded"):
         read_image(str(path))
-
-
-def test_label_is_read_as_stored(tmp_path: Path) -> None:
-    cv2.imwrite(str(tmp_path / "a.png"), RAMP)
-    assert (read_label(str(tmp_path / "a.png")) == RAMP).all()
 
 
 @pytest.mark.parametrize(
@@ -215,8 +203,9 @@ def test_label_must_be_lossless(tmp_path: Path) -> None:
         (tmp_path / f"a.{kind}").rename(tmp_path / "a.png")
         with pytest.raises(DataError, match=r"a\.png: .*changes ids"):
             read_label(str(tmp_path / "a.png"))
-    cv2.imwrite(str(tmp_path / "a.bmp"), RAMP)
-    assert (read_label(str(tmp_path / "a.bmp")) == RAMP).all()
+    for kind in ("bmp", "png"):
+        cv2.imwrite(str(tmp_path / f"a.{kind}"), RAMP)
+        assert (read_label(str(tmp_path / f"a.{kind}")) == RAMP).all()
 
 
 def test_a_picture_that_decodes_to_gigabytes_is_refused(tmp_path: Path) -> None:
@@ -245,7 +234,8 @@ def test_links_out_of_the_root_are_refused(tmp_path: Path) -> None:
     (root / "2.jpg").symlink_to(root / "1.jpg")
     (tmp_path / "linked").symlink_to(root)
     inside = [str(tmp_path / "linked" / name) for name in ("1.jpg", "2.jpg")]
-    assert existing_files(inside, tmp_path / "linked") == set(inside)
+    absent = [str(tmp_path / "linked" / name) for name in ("3.jpg", "no/1.jpg")]
+    assert existing_files(inside + absent, tmp_path / "linked") == set(inside)
     (root / "circle.jpg").symlink_to(root / "circle.jpg")
     with pytest.raises(DataError, match=r"circle\.jpg: "):
         existing_files([str(root / "circle.jpg")], root)
@@ -254,11 +244,3 @@ def test_links_out_of_the_root_are_refused(tmp_path: Path) -> None:
     for name in ("3.jpg", "more/1.jpg"):
         with pytest.raises(DataError, match=r"(3\.jpg|more): leaves .*link"):
             existing_files([str(root / name)], root)
-
-
-def test_existing_files(tmp_path: Path) -> None:
-    paths = [str(tmp_path / name) for name in ("a/1.jpg", "a/2.jpg", "b/1.jpg", "no/1.jpg")]
-    for path in (paths[0], paths[2]):
-        Path(path).parent.mkdir()
-        Path(path).touch()
-    assert existing_files(paths, tmp_path) == {paths[0], paths[2]}

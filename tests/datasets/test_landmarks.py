@@ -59,17 +59,6 @@ def test_checksum_is_of_users_images_and_classes(root):
     assert LandmarksDataset(root).split_checksum != before
 
 
-def test_training_sample(root):
-    dataset = LandmarksDataset(root)
-    sample = dataset[5, 1]
-    assert sample["inputs"].shape == (3, 224, 224) and sample["inputs"].dtype == torch.uint8
-    assert sample["data_samples"].dtype == torch.int64 and sample["data_samples"].item() == 1
-    again = dataset[5, 1]["inputs"]
-    assert torch.equal(sample["inputs"], again)
-    assert not torch.equal(sample["inputs"], dataset[5, 2]["inputs"])
-    assert torch.equal(dataset[5]["inputs"], dataset[5, 0]["inputs"])
-
-
 def test_test_sample(root):
     """Shorter side 256, then the middle: computed here by hand."""
     dataset = LandmarksDataset(root, "test")

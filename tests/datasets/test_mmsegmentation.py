@@ -11,35 +11,6 @@ from PIL import Image
 from fedseg.datasets.mmsegmentation import MMSegDataset, is_source
 from fedseg.errors import ConfigError, DataError, UserError
 from fedseg.registry import DATASETS, build
-from fedseg.runs.schema import read_results
-
-CONFIG = """
-_base_ = "{base}"
-__source = dict(
-    type="BaseSegDataset",
-    data_root={root!r},
-    img_suffix=".png",
-    metainfo=dict(classes=["soil", "tree", "sky"]),
-)
-__train = dict(img_path="img_dir/train", seg_map_path="ann_dir/train")
-__val = dict(img_path="img_dir/val", seg_map_path="ann_dir/val")
-__data = dict(type="MMSegDataset", domain="/([a-z])/", _delete_=True)
-__test = dict(test_mode=True, source=dict(data_prefix=__val, **__source), **__data)
-model = dict(num_classes=3)
-train_dataloader = dict(
-    dataset=dict(
-        source=dict(data_prefix=__train, **__source),
-        pipeline=[dict(type="HorizontalFlip", p=0.5)],
-        **__data,
-    ),
-    partition=dict(type="NaturalPartition", key="domains"),
-)
-val_dataloader = dict(
-    seen=dict(dataset=dict(domains="a", **__test)),
-    unseen=dict(dataset=dict(domains=["c"], **__test)),
-)
-train_cfg = dict(max_rounds=2)
-"""
 
 CLASSES, COLORS = ["soil", "tree", "sky"], [[150, 100, 60], [30, 120, 40], [120, 170, 220]]
 
@@ -183,30 +154,6 @@ def test_pascal_voc(tmp_path: Path) -> None:
 def test_a_source_that_does_not_fit(own: dict, change: dict, options: dict, message: str) -> None:
     with pytest.raises(UserError, match=message):
         MMSegDataset({**own, **change}, **options)
-
-
-def test_clients_of_a_source_train(
-    small_config: Path, tmp_path: Path, run_tool, monkeypatch
-) -> None:
-    monkeypatch.syspath_prepend(small_config.parent)
-    rng = np.random.default_rng(0)
-    for name in ("train/a/0", "train/a/1", "train/b/0", "train/b/1", "val/a/0", "val/c/0"):
-        ids = np.repeat(rng.integers(0, 3, (36, 1), np.uint8), 64, axis=1)
-        for kind, array in (("img_dir", np.stack([ids * 60] * 3, 2)), ("ann_dir", ids)):
-            path = tmp_path / kind / f"{name}.png"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            assert cv2.imwrite(str(path), array)
-    config, run = tmp_path / "own.py", tmp_path / "run"
-    config.write_text(CONFIG.format(base=small_config, root=str(tmp_path)))
-    code, _, error = run_tool("train", config, "--work-dir", run)
-    assert code == 0, error
-    results = read_results(run / "results.json")
-    assert {"seen", "unseen"} <= set(results.final)
-    assert results.train.clients == 2 and results.train.samples == 4
-    assert set(results.final["unseen"]["IoU"]) == set(CLASSES)
-    for command in (("test", run, "--trust", "small_network"), ("splits", config, "--pixels")):
-        code, _, error = run_tool(*command, "--out", tmp_path / "out")
-        assert code == 0, error
 
 
 class Touches:

@@ -26,7 +26,9 @@ def test_what_it_holds(root):
     sample = train[1, 5]
     assert sample["inputs"].shape == (3, 224, 224) and sample["inputs"].dtype == torch.uint8
     assert sample["data_samples"] == 1
+    assert sample["data_samples"].dtype == torch.int64
     assert torch.equal(sample["inputs"], train[1, 5]["inputs"])
+    assert torch.equal(train[1]["inputs"], train[1, 0]["inputs"])
     assert not torch.equal(sample["inputs"], train[1, 6]["inputs"])
     val = ImageFolderDataset(root, "val", num_classes=3)
     assert torch.equal(val[0, 1]["inputs"], val[0, 2]["inputs"])

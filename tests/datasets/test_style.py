@@ -173,13 +173,10 @@ def test_bank_is_small_and_does_not_depend_on_the_order(images) -> None:
 
 
 def test_mistakes_are_named() -> None:
-    with pytest.raises(ConfigError, match=r"dataset\.style\.type: ResizeInput"):
-        build_style(dict(type="ResizeInput", size=(2, 2)), ["a.png"], ["day"])
-
-
-def test_one_domain_is_not_enough() -> None:
-    with pytest.raises(ConfigError, match=r"dataset\.style.*'day'"):
-        build_style(dict(type="LABStyle"), ["a.png", "b.png"], ["day", "day"])
+    for kind, message in (("ResizeInput", r"\.type: ResizeInput"), ("LABStyle", ".*'day'")):
+        config = dict(type=kind, **({"size": (2, 2)} if kind == "ResizeInput" else {}))
+        with pytest.raises(ConfigError, match=rf"dataset\.style{message}"):
+            build_style(config, ["a.png", "b.png"], ["day", "day"])  # one domain is not enough
 
 
 def test_what_an_image_excludes(make_picture, tmp_path, save_image) -> None:

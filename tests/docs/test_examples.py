@@ -327,8 +327,9 @@ def test_own_data_set(own, small, tmp_path, monkeypatch):
     assert np.array_equal(dataset[0]["data_samples"].numpy(), expected)
 
 
-def test_own_data_set_by_mmsegmentation(own, small, tmp_path, monkeypatch):
+def test_own_data_set_by_mmsegmentation(own, small, tmp_path, monkeypatch, run_tool):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(own)
     rng = np.random.default_rng(0)
     sites = ("train/east", "train/west", "val/east", "val/west", "val/north")
     for name in [f"{site}/{number}" for site in sites for number in range(2)]:
@@ -343,6 +344,10 @@ def test_own_data_set_by_mmsegmentation(own, small, tmp_path, monkeypatch):
     results = results_of(config)
     assert results["data"]["train"]["clients"] == 2 and results["data"]["train"]["samples"] == 4
     assert set(results["final"]["unseen"]["IoU"]) == {"soil", "tree", "sky"}
+    run, file = tmp_path / "run", own / "orchards_mmseg.py"
+    for command in (("test", run, "--trust", "orchards"), ("splits", file, "--pixels")):
+        code, _, error = run_tool(*command, "--out", tmp_path / "out")
+        assert code == 0, error
 
 
 def test_photographs_in_class_folders(own, small, tmp_path):

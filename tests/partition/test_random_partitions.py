@@ -90,26 +90,22 @@ def test_random_labels_are_split_completely(alpha):
         check_split(split(dataset, "HomogeneousPartition", num_clients=number), dataset, number)
 
 
-@pytest.mark.parametrize("kind", ["DirichletPartition", "DirichletClassPartition"])
-def test_images_of_a_class_are_drawn_at_random(kind):
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        *(("DirichletPartition", {"alpha": alpha}) for alpha in (5e-324, 0.05, 100)),
+        ("DirichletClassPartition", {"alpha": 1e6}),
+        *(("HomogeneousPartition", {}), ("PachinkoPartition", {})),
+    ],
+)
+def test_samples_are_drawn_at_random(kind, options):
     """The order of the images must not matter, however far apart the classes' weights are."""
-    dataset = Labeled(np.zeros(4000, np.int64))
-    for alpha in (5e-324, 0.05, 100) if kind == "DirichletPartition" else (1e6,):
-        for own in split(dataset, kind, num_clients=4, alpha=alpha).values():
-            check_random(own, 4000)
-
-
-@pytest.mark.parametrize("kind", ["HomogeneousPartition", "PachinkoPartition"])
-def test_samples_are_drawn_at_random(kind):
-    dataset = Labeled(np.zeros(4000, np.int64), [0])
-    for own in split(dataset, kind, num_clients=4).values():
-        check_random(own, 4000)
-
-
-def check_random(own: np.ndarray, size: int) -> None:
-    """The mean of so many indices without replacement."""
-    deviation = np.sqrt((size**2 - 1) / 12 / len(own) * (1 - len(own) / size))
-    assert abs(own.mean() - (size - 1) / 2) < 4 * deviation
+    size = 4000
+    dataset = Labeled(np.zeros(size, np.int64), [0])
+    for own in split(dataset, kind, num_clients=4, **options).values():
+        # the mean of so many indices without replacement
+        deviation = np.sqrt((size**2 - 1) / 12 / len(own) * (1 - len(own) / size))
+        assert abs(own.mean() - (size - 1) / 2) < 4 * deviation
 
 
 @pytest.mark.parametrize(
