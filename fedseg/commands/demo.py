@@ -91,7 +91,7 @@ def train_images(options: Sequence[str]) -> None:
     from fedseg.data_prep.classification import prepare
     from fedseg.data_prep.corrupted_sets import make_corrupted
     from fedseg.data_prep.image_files import find_images
-    from fedseg.data_prep.image_sets import CIFAR10
+    from fedseg.data_prep.image_sets import CIFAR10, CorruptionOptions, ImageOptions
     from fedseg.datasets.arrays import INDEX, is_synthetic
     from fedseg.names import SHAPES
     from fedseg.report.summary import print_summary
@@ -102,12 +102,12 @@ def train_images(options: Sequence[str]) -> None:
     real = not is_synthetic(CIFAR) if prepared else bool(find_images(CIFAR10, Path(CIFAR)))
     root = Path(CIFAR if real else SHAPES)
     print(f"images in {root}", file=sys.stderr, flush=True)
-    prepare(CIFAR10, root, synthetic=not real)
+    prepare(CIFAR10, root, ImageOptions(synthetic=not real))
     config = load_config("demo_cifar" if real else "demo_images", options=options)
     folder = config.val_dataloader.corrupted.dataset.folder
     text = f"{CORRUPTED_IMAGES} test images under 19 corruptions in {root / folder}"
     print(text, file=sys.stderr, flush=True)
-    make_corrupted(root, folder, limit=CORRUPTED_IMAGES)
+    make_corrupted(root, CorruptionOptions(folder, limit=CORRUPTED_IMAGES))
     config["resume"] = unfinished(complete_config(config))
     again = ", continuing where it stopped" if config.resume else ""
     print(f"training in {config.work_dir}{again}", file=sys.stderr, flush=True)
