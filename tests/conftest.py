@@ -137,7 +137,6 @@ def small_config(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def small_run(small_config: Path) -> Path:
-    """The work dir of that config's finished run."""
     from fedseg.runner.experiment import load_config, train
 
     work_dir = small_config.parent / "run"

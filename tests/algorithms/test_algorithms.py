@@ -1,13 +1,11 @@
 """What the equations of tests/oracles do not show: limits to the bit, traffic, states, refusals."""
 
-import numpy as np
 import pytest
 import torch
 import toyalgorithms
 import toyquad
 import toyseg
 from toyalgorithms import EQUAL_SIZES, FEDAVG, PARTICIPANTS, SAM, TRAINED
-from toyquad import trace
 
 from fedseg.core.algorithm import Algorithm
 from fedseg.errors import ConfigError, TrainingError
@@ -170,7 +168,6 @@ def run(folder, name, **changes):
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """A finished run of each algorithm."""
     folder = tmp_path_factory.mktemp("algorithms")
     return {name: run(folder / name, name) for name in ALL}
 
@@ -249,23 +246,6 @@ def test_clients_keep_their_own_vectors(runs):
 
 
 # ---------------------------------------------------------------- clients that come and go
-
-
-@pytest.mark.parametrize(
-    ("algorithm", "last"),
-    [
-        ({"type": "SCAFFOLD"}, "ab"),
-        ({"type": "FedACG", "lam": 0.9, "beta": 0.1}, "ab"),
-        ({"type": "FedCM", "alpha": 0.2}, "ab"),
-        (ADABEST, "bd"),
-    ],
-    ids=["SCAFFOLD", "FedACG", "FedCM", "AdaBest"],
-)
-def test_a_rejected_update_is_as_if_the_client_had_been_away(tmp_path, algorithm, last):
-    one, other = toyquad.rejected_and_absent(tmp_path, algorithm, last)
-    np.testing.assert_array_equal(trace(one), trace(other))
-    states = (toyseg.client_states(config)["clients"] for config in (one, other))
-    assert toyseg.differences(*states) == []
 
 
 def test_a_client_rejected_in_both_exchanges_is_counted_in_both(tmp_path):

@@ -32,7 +32,6 @@ def arguments() -> argparse.Namespace:
 
 
 def damaged(judge: Judge, kinds: Sequence[str], seed: int, limit: int, jobs: int) -> list[Verdict]:
-    """Run the damaged inputs of some kinds."""
     cases = [case for kind in kinds for case in draw(kind, seed, judge.template)[:limit]]
     for command in {case.command: None for case in cases}:
         judge.sound(command)  # once, before threads ask for it
@@ -46,7 +45,6 @@ def damaged(judge: Judge, kinds: Sequence[str], seed: int, limit: int, jobs: int
 
 
 def killed(folder: Path, seed: int, limit: int, jobs: int) -> list[Killed]:
-    """Kill and resume runs."""
     with ThreadPoolExecutor(jobs) as pool:
         runs, kills = draw_runs(seed)[:limit], []
         for kill in pool.map(lambda one: kill_and_resume(one, folder / one.id), runs):

@@ -67,7 +67,6 @@ def edited(what: str, change: Callable[[bytes, int], bytes], part: float = 0) ->
 
 
 def replaced(data: bytes) -> Damage:
-    """Another content."""
     return edited(f"replaced by {data[:20]!r}", lambda *_: data)
 
 
@@ -167,7 +166,6 @@ Changed = tuple[str, tuple[str, ...], Any]  # what was done, names on the way th
 
 @st.composite
 def odd_value(draw: Any, tree: Any, odd: Mapping[type, list[Any]] = ODD) -> Changed:
-    """One value is of a wrong kind."""
     path, old = draw(st.sampled_from([n for n in nodes(tree) if isinstance(n[1], tuple(odd))]))
     new = draw(st.sampled_from(odd[next(kind for kind in odd if isinstance(old, kind))]))
     changed = _changed(tree, path, lambda place, key: place.__setitem__(key, new))
@@ -176,7 +174,6 @@ def odd_value(draw: Any, tree: Any, odd: Mapping[type, list[Any]] = ODD) -> Chan
 
 @st.composite
 def other_number(draw: Any, tree: Any) -> Changed:
-    """A number is another one."""
     numbers = [
         (path, value)
         for path, value in nodes(tree)
@@ -190,7 +187,6 @@ def other_number(draw: Any, tree: Any) -> Changed:
 
 @st.composite
 def missing_key(draw: Any, tree: Any, optional: tuple[str, ...] = ()) -> Changed:
-    """One key is missing; not one of the optional ones."""
     paths = [p for p, _ in nodes(tree) if isinstance(p[-1], str) and p[-1] not in optional]
     path = draw(st.sampled_from(paths))
     changed = _changed(tree, path, lambda place, key: place.__delitem__(key))

@@ -25,8 +25,6 @@ RAW = re.compile(r"\x1b\[31m|^=1\+cmd|,=1\+cmd", re.MULTILINE)  # texts not esca
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a command line did with a damaged input."""
-
     case: Case
     judged: str  # one of CLASSES
     why: str

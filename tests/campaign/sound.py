@@ -62,7 +62,6 @@ def _digits(folder: Path) -> None:
 
 
 def _finished(folder: Path) -> None:
-    """Two finished runs."""
     _digits(folder)
     for name, seed in (("run", 0), ("other", 1)):
         said = run("train.py", "config.py", "--work-dir", name, "--seed", seed, cwd=folder)
@@ -144,12 +143,10 @@ def loaded(folder: Path, out: str) -> Any:
 
 
 def tested(folder: Path, _out: str) -> Any:
-    """The metrics of a test."""
     return json.loads((folder / "out" / "test_results.json").read_text())["domains"]
 
 
 def prepared(folder: Path, _out: str) -> Any:
-    """Every file below the prepared root."""
     return prepare_tools.snapshot(folder / "root")
 
 
@@ -174,7 +171,6 @@ def _given(value: Any) -> Any:
 
 
 def printed(_folder: Path, out: str) -> Any:
-    """What was printed."""
     return out
 
 

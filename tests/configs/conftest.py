@@ -37,7 +37,6 @@ def published() -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def table(configs_read_once) -> ModuleType:
-    """The generator of configs/README.md."""
     path = ROOT / "docs" / "site" / "config_table.py"
     spec = importlib.util.spec_from_file_location("config_table", path)
     module = importlib.util.module_from_spec(spec)
@@ -47,7 +46,6 @@ def table(configs_read_once) -> ModuleType:
 
 @pytest.fixture(scope="module")
 def slots(configs_read_once) -> dict[str, tuple[str, ...]]:
-    """The slots of every method, by its name."""
     found: dict[str, tuple[str, ...]] = {}
     for setting in SETTINGS:
         composition = Composition(setting_file(setting))

@@ -14,6 +14,9 @@ from fedseg.registry import HOOKS
 IMPORTS = {"custom_imports": {"imports": ["toyquad", "toyseg"]}}
 FEDAVG = {"type": "FedAvg"}
 SCAFFOLD = {"type": "SCAFFOLD"}
+FEDACG = {"type": "FedACG", "lam": 0.9, "beta": 0.1}
+FEDCM = {"type": "FedCM", "alpha": 0.2}
+ADABEST = {"type": "AdaBest", "mu": 0.3, "beta": 0.8}
 
 
 def poison(clients, round_=None, value=1e30):
@@ -39,16 +42,25 @@ def reasons(config):
     return [(round_, r["client"], r["reason"].split(" has ")[0]) for round_, r in rejected]
 
 
-@pytest.mark.parametrize("round_", [1, 3])
-@pytest.mark.parametrize("value", [1e5, 1e30])
-def test_a_client_with_an_absurd_update_is_as_if_it_had_not_been_there(tmp_path, round_, value):
-    rounds = ["ab", "bcd", "abd", "ab"]
+@pytest.mark.parametrize(
+    ("algorithm", "round_", "value"),
+    [
+        *((SCAFFOLD, round_, value) for round_ in (1, 3) for value in (1e5, 1e30)),
+        *((one, 2, float("nan")) for one in (SCAFFOLD, FEDACG, FEDCM, ADABEST)),
+    ],
+)
+def test_a_client_with_a_bad_update_is_as_if_it_had_not_been_there(
+    tmp_path, algorithm, round_, value
+):
+    rounds = ["ab", "bcd", "abd", "bd"]
     changes = poison(["b"], round_, value)
-    one = toyquad.run(tmp_path / "a", SCAFFOLD, client_sampler=fixed(*rounds), **changes)
+    one = toyquad.run(tmp_path / "a", algorithm, client_sampler=fixed(*rounds), **changes)
     rounds[round_ - 1] = rounds[round_ - 1].replace("b", "")
-    other = toyquad.run(tmp_path / "b", SCAFFOLD, client_sampler=fixed(*rounds))
+    other = toyquad.run(tmp_path / "b", algorithm, client_sampler=fixed(*rounds))
     np.testing.assert_array_equal(trace(one), trace(other))
-    assert reasons(one) == [(round_, "b", "delta")]
+    assert reasons(one) == [(round_, "b", "delta" if value == value else "delta is not finite")]
+    states = (toyseg.client_states(config)["clients"] for config in (one, other))
+    assert toyseg.differences(*states) == []
     assert toyseg.checkpoint(one)["server"]["norms"] == toyseg.checkpoint(other)["server"]["norms"]
 
 

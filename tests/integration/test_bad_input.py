@@ -13,7 +13,7 @@ from mmengine.config import Config
 from fedseg.errors import ConfigError, DataError, ResourceError, TrainingError
 from fedseg.loaders.streaming import StreamingData
 from fedseg.registry import CLIENT_DATA, PARTITIONS
-from fedseg.runner.config import complete_config
+from fedseg.runner.config import KEYS, complete_config
 from fedseg.runner.experiment import load_config, train
 from fedseg.runner.plan import make_plan
 
@@ -46,8 +46,6 @@ class OwnData(Mixin, StreamingData):
 
 @PARTITIONS.register_module()
 class NoOptions:
-    """A partition without options."""
-
     def __call__(self, dataset):
         return {"a": list(range(len(dataset)))}
 
@@ -235,32 +233,7 @@ def test_a_mistake_in_ones_own_class_keeps_its_traceback(tmp_path, faulty):
     assert Path(frames[-1].filename) == Path(__file__)
 
 
-SECTIONS = (
-    *("algorithm", "averaging", "batchnorm", "client_sampler", "custom_hooks", "custom_imports"),
-    *("default_hooks", "env_cfg", "executor", "local_loss", "log_processor", "model", "methods"),
-    *(
-        "optim_wrapper",
-        "param_scheduler",
-        "randomness",
-        "state_store",
-        "test_cfg",
-        "test_dataloader",
-    ),
-    *("test_evaluator", "train_cfg", "train_dataloader", "val_cfg", "val_dataloader"),
-    *(
-        "val_evaluator",
-        "visualizer",
-        "channels_last",
-        "default_scope",
-        "device",
-        "dtype",
-        "launcher",
-    ),
-    *("experiment_name", "load_from", "log_level", "resume", "setting", "work_dir", "data_root"),
-)
-
-
-@pytest.mark.parametrize("key", SECTIONS)
+@pytest.mark.parametrize("key", KEYS)
 def test_a_section_of_the_wrong_type_is_named(tmp_path, key):
     for value in (3, [[1]]):
         config = toyseg.settings(tmp_path) | {key: value}

@@ -47,7 +47,6 @@ def settings(tmp_path_factory) -> dict[str, Settings]:
 
 @pytest.fixture(scope="module")
 def references(tmp_path_factory, settings):
-    """The undisturbed runs by toy."""
     torch.set_num_threads(1)
     runs = {toy: settings[toy](tmp_path_factory.mktemp(toy)) for toy in TOYS}
     for config in runs.values():
@@ -322,7 +321,6 @@ def test_an_interrupted_evaluation_is_done_again(tmp_path, reference, monkeypatc
 
 
 def logs(config):
-    """What the run's log files say."""
     return "".join(path.read_text() for path in Path(config["work_dir"]).rglob("*.log"))
 
 

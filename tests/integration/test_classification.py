@@ -37,7 +37,6 @@ def root(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def reference(tmp_path_factory, root):
-    """The undisturbed run."""
     config = toycls.run(tmp_path_factory.mktemp("reference"), root)
     return config
 

@@ -1,6 +1,5 @@
 """A setting of each data set with methods of each kind trains a round on a handful of images."""
 
-import csv
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +9,8 @@ import leaf_files
 import numpy as np
 import pytest
 import torch
+from image_files import image_set
+from landmark_files import image_id, write_annotations, write_photo
 
 import fedseg
 from fedseg.config.methods import setting_file
@@ -24,34 +25,19 @@ TRAIN, TEST = 500, 10  # 500 clients of PAM with an image each
 
 def write_small_images(root: Path, name: str, classes: int, shape: tuple[int, int, int]) -> None:
     """A prepared folder of noise; every class occurs among the training images."""
-    rng = np.random.default_rng(0)
-    splits = []
-    for count in (TRAIN, TEST):
-        images = rng.integers(0, 256, (count, *shape), dtype=np.uint8)
-        splits.append((images, np.arange(count) % classes))
     coarse = [label // 5 for label in range(classes)] if classes == 100 else None
     names = [f"class {label}" for label in range(classes)]
-    write_images(root, name, names, *splits, coarse_labels=coarse, synthetic=True)
+    images = image_set(classes, TRAIN // classes, 1, shape).values()
+    write_images(root, name, names, *images, coarse_labels=coarse, synthetic=True)
 
 
 def write_landmarks(root: Path) -> None:
     """Annotations and photographs of twelve users, who have one or two each."""
-    rng = np.random.default_rng(0)
-    rows = {"federated_train.csv": [], "test.csv": []}
+    train = [(number % 12, image_id(number), 96 * number) for number in range(18)]
+    test = [(image_id(number), 96 * number) for number in range(18, 21)]
+    write_annotations(root, train, test)
     for number in range(21):
-        image = f"abc{number:013x}"
-        path = root / "images" / f"{image}.jpg"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        pixels = rng.integers(0, 256, (240 + number, 320, 3), dtype=np.uint8)
-        assert cv2.imwrite(str(path), pixels)
-        row = {"user_id": number % 12, "image_id": image, "class": 96 * number}
-        rows["federated_train.csv" if number < 18 else "test.csv"].append(row)
-    for name, own in rows.items():
-        columns = ["user_id", "image_id", "class"][name == "test.csv" :]
-        with open(root / name, "w", newline="") as file:
-            writer = csv.DictWriter(file, columns, extrasaction="ignore")
-            writer.writeheader()
-            writer.writerows(own)
+        write_photo(root / "images" / f"{image_id(number)}.jpg", number, 240 + number, 320)
 
 
 def write_photos(root: Path) -> None:

@@ -9,20 +9,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 import toyseg
 from algorithm_table import ENTRIES, LOSSES, LR, OPTIMIZERS, PIXEL_LOSSES, Entry
+from image_files import image_set
 from minibatch import CLASSES, SIDE
 from pairwise import pairwise
-from torch import Tensor
-from torch.utils.data import Dataset
 
 from fedseg.datasets.arrays import write_images
 from fedseg.errors import ConfigError
 from fedseg.hooks import FederatedHook
-from fedseg.registry import ALGORITHMS, DATASETS, LOCAL_LOSSES
+from fedseg.registry import ALGORITHMS, LOCAL_LOSSES
 
 ROUNDS = 3
 AVERAGES = {
@@ -50,42 +48,11 @@ def test_nothing_is_forgotten():
 def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Prepared folders of a few images: ``32`` in CIFAR's size, ``8`` of fewer classes."""
     root = tmp_path_factory.mktemp("images")
-    rng = np.random.default_rng(0)
-    for side, classes in ((SIDE, CLASSES), (32, 10)):
-        splits = []
-        for count in (16, 10):
-            labels = np.arange(count) % classes
-            noise = rng.integers(0, 200, (count, side, side, 3))
-            splits.append(((noise + 5 * labels[:, None, None, None]).astype(np.uint8), labels))
+    for side, classes, each in ((SIDE, CLASSES, 4), (32, 10, 2)):
         names = [f"class {i}" for i in range(classes)]
-        write_images(root / str(side), f"Images{side}", names, *splits, synthetic=True)
+        made = image_set(classes, each, 1, (side, side, 3)).values()
+        write_images(root / str(side), f"Images{side}", names, *made, synthetic=True)
     return root
-
-
-@DATASETS.register_module()
-class SmallStreets(Dataset):
-    """Three users' noisy images of 32x64 with three classes and some pixels to ignore."""
-
-    seeded = True
-
-    def __init__(self) -> None:
-        rng = np.random.default_rng(0)
-        self.users = ["a", "a", "b", "b", "c", "c", "c"]
-        self.metainfo = {"classes": ("x", "y", "z"), "palette": [[0, 0, 0]] * 3}
-        self.maps = rng.integers(0, 3, (len(self.users), 4, 8)).repeat(8, 1).repeat(8, 2)
-        noise = rng.integers(0, 100, (len(self.users), 3, 32, 64))
-        self.pixels = noise + 50 * self.maps[:, None]
-        self.maps[:, :3] = 255
-
-    def __len__(self) -> int:
-        return len(self.users)
-
-    def __getitem__(self, key: int | tuple[int, int]) -> dict[str, Tensor]:
-        index = key[0] if isinstance(key, tuple) else key
-        return {
-            "inputs": torch.from_numpy(self.pixels[index].astype(np.uint8)),
-            "data_samples": torch.from_numpy(self.maps[index].astype(np.uint8)),
-        }
 
 
 def classifier(images: Path, side: int, **model: Any) -> dict[str, Any]:
@@ -105,7 +72,6 @@ def classifier(images: Path, side: int, **model: Any) -> dict[str, Any]:
 
 
 def cnn(images: Path) -> dict[str, Any]:
-    """The CNN, which takes images of 32x32."""
     return classifier(images, 32, type="CNN", num_classes=10)
 
 
@@ -133,7 +99,7 @@ def bisenetv2() -> dict[str, Any]:
         "train_dataloader": {
             "batch_size": 3,
             "num_workers": 0,
-            "dataset": {"type": "SmallStreets"},
+            "dataset": {"type": "ToyScenes", "users": {"a": 2, "b": 2, "c": 3}, "scale": 4},
             "partition": {"type": "NaturalPartition"},
         },
     }
@@ -143,8 +109,6 @@ def bisenetv2() -> dict[str, Any]:
 
 
 class First(FederatedHook):
-    """Keeps the first model."""
-
     def before_train(self, runner: Any) -> None:
         self.w = runner.server.w.clone()
 

@@ -3,14 +3,15 @@
 A helper process that starts with ``python -c`` has the current folder first on its path.
 """
 
-import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+import command_line
 import numpy as np
 import pytest
 
@@ -45,28 +46,6 @@ COMMANDS = [
     "list demo_shapes",
     "show demo_shapes",
 ]
-# commands in one process, each as the program runs it, until one fails or a module is executed
-PROGRAM = """\
-import json, sys
-from pathlib import Path
-from fedseg import cli
-from fedseg.commands.main import run
-
-def main():
-    cli._leave = sys.exit
-    executed = Path("executed.txt")
-    for line in json.loads(sys.argv[1]):
-        sys.argv[1:] = line
-        try:
-            run()
-        except SystemExit as end:
-            if end.code or executed.exists():
-                modules = executed.read_text() if executed.exists() else ""
-                sys.exit(f"{line}: {end.code}: {modules}")
-
-if __name__ == "__main__":
-    main()
-"""
 
 
 @pytest.fixture(scope="module")
@@ -76,19 +55,19 @@ def call(tmp_path_factory):
     images = np.random.default_rng(0).integers(0, 256, (2, 80, 32, 32, 3), dtype=np.uint8)
     train, test = ((part, np.arange(80) % 10) for part in images)
     write_images(data, "Noise", [f"class {i}" for i in range(10)], train, test, synthetic=True)
-    executed, several = folder / "executed.txt", tmp_path_factory.mktemp("bin") / "several.py"
-    several.write_text(PROGRAM)
+    executed, elsewhere = folder / "executed.txt", tmp_path_factory.mktemp("bin")
+    several = shutil.copy(Path(command_line.__file__).with_name("several_commands.py"), elsewhere)
     for name in SHADOWED:
         (folder / f"{name}.py").write_text(MODULE.format(str(executed)))
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONSAFEPATH"}
     options = {"cwd": folder, "capture_output": True, "text": True}
 
     def call(*lines: str) -> None:
-        words = [shlex.split(line.format(data=data)) for line in lines]
-        if len(words) == 1:
-            command = [Path(sys.executable).with_name("fedseg"), *words[0]]
-        else:
-            command = [sys.executable, several, json.dumps(words)]
+        lines = [" ".join(line.format(data=data).split()) for line in lines]
+        command = [Path(sys.executable).with_name("fedseg"), *shlex.split(lines[0])]
+        if len(lines) > 1:
+            (elsewhere / "lines").write_text("\n".join(lines))
+            command = [sys.executable, several, elsewhere / "lines", executed]
         done = subprocess.run(command, env=environment, **options)
         assert done.returncode == 0 and not executed.exists(), done.stderr
 

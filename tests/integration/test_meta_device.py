@@ -72,18 +72,15 @@ class NoiseStreets(Dataset):
 
 
 def images(model: Mapping[str, Any], transforms: list[Any] = AUGMENTED) -> dict[str, Any]:
-    """A classifier's config on resident images."""
     data = {"type": "ResidentData", "dataset": {"type": "NoiseImages"}, "transforms": transforms}
     return {"model": model, "train_dataloader": data}
 
 
 def streets(model: Mapping[str, Any]) -> dict[str, Any]:
-    """A segmentation network's config on streamed images."""
     return {"model": model, "train_dataloader": {"dataset": {"type": "NoiseStreets"}}}
 
 
 def network(name: str, **model: Any) -> dict[str, Any]:
-    """The model of a file in ``configs/methods``."""
     config = Config.fromfile(toyseg.ROOT / "configs" / "methods" / f"{name}.py").model.to_dict()
     config["network"].pop("_delete_", None)
     config["loss"].pop("_delete_", None)

@@ -162,8 +162,6 @@ def test_samples_that_make_no_batch(tmp_path):
 
 @HOOKS.register_module()
 class CallHook(FederatedHook):
-    """Calls something before a round."""
-
     def __init__(self, call, number):
         self.call, self.number = call, number
 

@@ -48,7 +48,6 @@ def finished(tmp_path_factory) -> dict[str, Any]:
 
 @pytest.fixture
 def run(tmp_path, finished) -> dict[str, Any]:
-    """A copy of the finished run."""
     shutil.copytree(finished["work_dir"], tmp_path / "run")
     return settings(tmp_path)
 
@@ -336,8 +335,6 @@ def test_while_a_run_goes_on_it_has_no_results(run):
 
 @HOOKS.register_module()
 class CrashInRound(FederatedHook):
-    """The run ends in a round."""
-
     def __init__(self, number: int) -> None:
         self.number = number
 

@@ -64,7 +64,6 @@ def federation(
 
 
 def optim_wrapper(local: Local = LOCAL) -> dict[str, Any]:
-    """The config of the local optimizer that ``local`` describes."""
     sgd = {name: getattr(local, name) for name in ("lr", "momentum", "weight_decay")}
     wrapper: dict[str, Any] = {"optimizer": {"type": "SGD", **sgd}, "type": "OptimWrapper"}
     if local.kind == "sgd":

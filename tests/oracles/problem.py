@@ -50,7 +50,6 @@ PARTICIPANTS = [
 
 
 def split(w: np.ndarray) -> dict[str, np.ndarray]:
-    """The named parameters inside the flat vector ``w``."""
     parts, at = {}, 0
     for name, shape in SHAPES.items():
         size = int(np.prod(shape))
@@ -60,7 +59,6 @@ def split(w: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def join(parts: dict[str, np.ndarray]) -> np.ndarray:
-    """The flat vector of named parameters."""
     return np.concatenate([np.asarray(parts[name], dtype=np.float64).ravel() for name in SHAPES])
 
 
@@ -123,7 +121,6 @@ def _forward(w: np.ndarray, x: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def loss(w: np.ndarray, x: np.ndarray, y: np.ndarray) -> float:
-    """Mean cross-entropy of the batch."""
     return float(-_forward(w, x)["log_prob"][np.arange(len(y)), y].mean())
 
 
@@ -201,8 +198,6 @@ class OracleData(Dataset):
 
 @PARTITIONS.register_module()
 class OraclePartition:
-    """The clients of ``make_clients``."""
-
     def __init__(self, sizes: Sequence[int] = SIZES) -> None:
         self.sizes = tuple(sizes)
 

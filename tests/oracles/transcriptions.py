@@ -77,7 +77,6 @@ def asam_perturbation(w: Vector, g: Vector, rho: float, eta: float, scaled: Vect
 
 
 def mean(vectors: Mapping[str, Vector]) -> Vector:
-    """mean_S."""
     return sum(vectors.values()) / len(vectors)
 
 
@@ -214,7 +213,6 @@ class FedAvg:
         return w_k
 
     def train_all(self, w_start: Vector) -> Vectors:
-        """The round's w_k."""
         return {k: self.train(k, w_start) for k in self.sampled}
 
     def steps(self, k: str) -> float:
@@ -507,7 +505,6 @@ class FedGloSS(FedDyn):
         return super().direction(k, w_k, batch) if self.admm else self.gradient(w_k, batch)
 
     def climbed(self) -> Vector:
-        """The direction of the perturbation."""
         return self.previous
 
     def round(self):
@@ -572,13 +569,11 @@ METHODS = {
 def transcribed(
     algorithm: Mapping[str, Any], fed: Federation, local: Local, rate: Rate | None = None
 ) -> History:
-    """The run of an algorithm's config."""
     options = dict(algorithm)
     return METHODS[options.pop("type")](fed, local, rate, **options).run()
 
 
 def weights(history: History) -> list[Vector]:
-    """The global model after every round."""
     return [state["w"] for state in history]
 
 

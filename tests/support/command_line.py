@@ -77,7 +77,6 @@ class CommandLine:
         return self._process.exitcode
 
     def poll(self) -> int | None:
-        """The exit code or None."""
         return self.returncode
 
     def wait(self, timeout: float = TIMEOUT) -> int:
@@ -153,7 +152,6 @@ def _leave_nothing() -> None:
 def _be_the_tool(
     arguments: Sequence[str], files: Sequence[Path], cwd: str, variables: dict[str, str]
 ) -> None:
-    """What the forked process does."""
     os.setsid()
     for file, descriptor in zip(files, (1, 2), strict=True):
         opened = os.open(file, os.O_WRONLY)

@@ -27,18 +27,15 @@ class Block:
 
     @property
     def is_config(self) -> bool:
-        """Whether it is the content of a config."""
         return self.text.lstrip().startswith("_base_")
 
 
 def blocks(page: Path) -> list[Block]:
-    """The blocks of a page in order."""
     found = FENCED.findall(page.read_text(encoding="utf-8"))
     return [Block(page, lang, name, textwrap.dedent(text)) for name, _, lang, text in found]
 
 
 def all_blocks() -> list[Block]:
-    """The blocks of every page."""
     return [block for page in PAGES for block in blocks(page)]
 
 

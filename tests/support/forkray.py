@@ -83,7 +83,6 @@ class Actor:
 
 
 def serve(cls, pipe):
-    """The life of an actor."""
     os.setpgid(0, 0)
     worker = cls()
     while True:
@@ -154,6 +153,5 @@ def workers(monkeypatch, number):
 
 
 def kill_one(number):
-    """SIGKILL one of the workers."""
     alive = [actor for actor in Actor.alive if actor.process.is_alive()]
     os.kill(alive[number % len(alive)].process.pid, signal.SIGKILL)

@@ -104,7 +104,6 @@ def write_folders(folder: Path, images, classes) -> Path:
 
 
 def idx_bytes(array: np.ndarray) -> bytes:
-    """An idx file of unsigned bytes."""
     head = bytes([0, 0, 8, array.ndim])
     return head + b"".join(n.to_bytes(4, "big") for n in array.shape) + array.tobytes()
 

@@ -28,7 +28,6 @@ def rows(users: int = 3, each: int = 4, test: int = 5, classes: int = 4):
 
 
 def write_annotations(root: Path, train, test, names=(TRAIN, TEST)) -> None:
-    """The two CSV files."""
     root.mkdir(parents=True, exist_ok=True)
     for name, header, lines in (
         (names[0], "user_id,image_id,class", train),

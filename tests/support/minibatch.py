@@ -113,7 +113,6 @@ def local_client(
 
 
 def gradient(client: Client) -> Tensor:
-    """The gradient of the local loss at ``client.w``, a copy."""
     client.backward()
     return client.grad.clone()
 

@@ -27,7 +27,6 @@ def balanced(classes: int, samples: int) -> Labeled:
 
 
 def split(dataset: Any, kind: str, **options: Any) -> Clients:
-    """The clients of a partition."""
     return build(PARTITIONS, {"type": kind, **options}, "partition")(dataset)
 
 
@@ -49,5 +48,4 @@ def check_split(clients: Clients, dataset: Any, number: int, equal: bool = True)
 
 
 def same(one: Clients, other: Clients) -> bool:
-    """Whether the clients hold the same samples."""
     return all(np.array_equal(one[k], other[k]) for k in one)

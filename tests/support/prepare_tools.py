@@ -61,5 +61,4 @@ def presence(frequencies, seed=0):
 
 
 def sizes(split):
-    """Images of each user."""
     return [len(samples) for samples in split.users.values()]

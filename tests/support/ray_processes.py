@@ -9,7 +9,6 @@ from pathlib import Path
 
 
 def all_processes() -> dict[int, tuple[int, str]]:
-    """Parent and command line of every process."""
     options = {"capture_output": True, "text": True, "check": True}
     listed = subprocess.run(["ps", "-eww", "-o", "pid=,ppid=,args="], **options).stdout
     lines = (line.split(maxsplit=2) for line in listed.splitlines())

@@ -86,7 +86,6 @@ def model_differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[
 
 
 def bytes_of(config: Mapping[str, Any]) -> list[tuple[int, int]]:
-    """Bytes down and up of every round."""
     return [(line["bytes_down"], line["bytes_up"]) for line in toyseg.history(config)]
 
 

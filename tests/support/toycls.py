@@ -65,8 +65,6 @@ def write_data(root: Path) -> Path:
 
 @DATASETS.register_module()
 class ToyCorrupted(CorruptedImages):
-    """The corrupted test images."""
-
     def __init__(self, corruptions: Any = CORRUPTIONS, **kwargs: Any) -> None:
         super().__init__(corruptions=corruptions, **kwargs)
 

@@ -40,7 +40,6 @@ def of_client(client: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def gradient(client: str, w: np.ndarray) -> np.ndarray:
-    """The gradient of a client's loss."""
     curvature, minimizer = of_client(client)
     return curvature * (w - minimizer)
 
@@ -143,17 +142,6 @@ def run(folder: Path, algorithm: Mapping[str, Any], **changes: Any) -> dict[str,
     return config
 
 
-def rejected_and_absent(
-    folder: Path, algorithm: Mapping[str, Any], last: str
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Two runs: b's update of round 2 is rejected, or b does not take part in it; then ``last``."""
-    hooks = [{"type": "PoisonHook", "clients": ["b"], "round_": 2}]
-    poison = {"custom_hooks": hooks, "custom_imports": {"imports": ["toyquad", "toyseg"]}}
-    one = run(folder / "a", algorithm, client_sampler=fixed("ab", "bcd", last), **poison)
-    assert [r["client"] for r in toyseg.history(one)[1]["rejected"]] == ["b"]
-    return one, run(folder / "b", algorithm, client_sampler=fixed("ab", "cd", last))
-
-
 def trace(config: Mapping[str, Any]) -> list[np.ndarray]:
     """The global model before the first round and after every one."""
     rounds = range(1, config["train_cfg"]["max_rounds"] + 1)
@@ -162,7 +150,6 @@ def trace(config: Mapping[str, Any]) -> list[np.ndarray]:
 
 
 def final(config: Mapping[str, Any]) -> np.ndarray:
-    """The global model after the last round."""
     return toyseg.checkpoint(config)["state_dict"]["w"].numpy()
 
 
@@ -177,7 +164,6 @@ def server_vector(config: Mapping[str, Any], name: str, round_: int | None = Non
 
 
 def client_vector(config: Mapping[str, Any], client: str, name: str) -> np.ndarray:
-    """A vector of a client's state after the last round."""
     return vector(toyseg.client_states(config)["clients"][client][name])
 
 

@@ -30,7 +30,6 @@ FIELDS = {  # of the results -> of the config
 
 
 def setting(id_: str) -> Setting:
-    """A setting of the leaderboard by its id."""
     return SETTINGS[id_]
 
 
@@ -225,7 +224,6 @@ def parsed(content: Mapping[str, Any]) -> Results:
 
 
 def match(id_: str, content: Mapping[str, Any]) -> Match:
-    """A run beside a setting."""
     return matches(parsed(content), [setting(id_)])[0]
 
 

@@ -53,20 +53,24 @@ def scene(number: int, domain: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 class _Scenes(Dataset):
-    def __init__(self, users: Mapping[str, int] | None = None, domains: Any = None) -> None:
+    """scale: how many times larger the scenes are."""
+
+    def __init__(
+        self, users: Mapping[str, int] | None = None, domains: Any = None, scale: int = 1
+    ) -> None:
         users = dict(users or USERS)
         domains = domains or DOMAIN_OF
         self.users = [user for user, count in users.items() for _ in range(count)]
         self.domains = [domains.get(user, user) for user in self.users]
         self.metainfo = {"classes": ("x", "y", "z"), "palette": [[0, 0, 0]] * 3}
-        self.items = [scene(i, d) for i, d in enumerate(self.domains)]
+        items = [scene(i, d) for i, d in enumerate(self.domains)]
+        self.items = [[x.repeat(scale, 0).repeat(scale, 1) for x in item] for item in items]
 
     def __len__(self) -> int:
         return len(self.items)
 
 
 def sample(image: np.ndarray, labels: np.ndarray) -> dict[str, Tensor]:
-    """A data set's item."""
     image = torch.from_numpy(np.ascontiguousarray(image.transpose(2, 0, 1)))
     return {"inputs": image, "data_samples": torch.from_numpy(labels.copy())}
 
@@ -344,7 +348,6 @@ def merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]
 
 
 def runner(config: Mapping[str, Any], resume: bool = False) -> Any:
-    """A FederatedRunner in this process."""
     from fedseg.runner.runner import FederatedRunner
 
     return FederatedRunner.from_cfg(Config({**copy.deepcopy(dict(config)), "resume": resume}))
@@ -365,14 +368,12 @@ def run(folder: Path, **changes: Any) -> dict[str, Any]:
 
 
 def write_config(path: Path, config: Mapping[str, Any]) -> Path:
-    """The config as a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(f"{key} = {value!r}\n" for key, value in config.items()))
     return path
 
 
 def start_cli(config: Path | str, *options: str) -> CommandLine:
-    """``python tools/train.py CONFIG ...`` in a process of its own."""
     return CommandLine("train.py", config, *options)
 
 
@@ -396,7 +397,6 @@ def client_states(config: Mapping[str, Any], round_: int | None = None) -> dict[
 
 
 def history(config: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The lines of history.jsonl."""
     text = (Path(config["work_dir"]) / "history.jsonl").read_text()
     return [json.loads(line) for line in text.splitlines()]
 
@@ -412,7 +412,6 @@ def rewrite_history(config: Mapping[str, Any], records: list[dict[str, Any]]) ->
 
 
 def sign_results(path: Path, content: dict[str, Any]) -> None:
-    """Write a ``results.json`` with its checksum."""
     path.write_text(json.dumps(content | {OWN_DIGEST: own_digest(content)}))
 
 

@@ -19,7 +19,6 @@ def run_of(folder: Path, value: float, **changes) -> Path:
 
 
 def colors_in(path: Path) -> list[int]:
-    """Pixels of each line color."""
     picture = np.asarray(Image.open(path).convert("RGB")).reshape(-1, 3)
     colors = [[int(color[i : i + 2], 16) for i in (1, 3, 5)] for color in COLORS]
     return [int((picture == rgb).all(-1).sum()) for rgb in colors]
