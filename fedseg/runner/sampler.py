@@ -44,7 +44,7 @@ class UniformSampler(ClientSampler):
         clients_per_round: a number of clients, or ``"all"``.
 
     Attributes:
-        share: of all clients that take part in a round.
+        rate: probability of a client to take part, q.
     """
 
     def __init__(self, clients_per_round: PositiveInt | Literal["all"]) -> None:
@@ -53,8 +53,8 @@ class UniformSampler(ClientSampler):
     def bind(self, clients: Sequence[str], seed: int) -> None:
         super().bind(clients, seed)
         wanted = self.clients_per_round
-        self.share = 1.0 if wanted == "all" else wanted / len(clients)
-        if self.share > 1:
+        self.rate = 1.0 if wanted == "all" else wanted / len(clients)
+        if self.rate > 1:
             raise ConfigError(
                 f"client_sampler.clients_per_round: {wanted} clients per round, but the partition "
                 f"has only {len(clients)}"
@@ -97,11 +97,6 @@ class PoissonSampler(UniformSampler):
 
     def __init__(self, clients_per_round: Positive | Literal["all"]) -> None:
         self.clients_per_round = clients_per_round
-
-    @property
-    def rate(self) -> float:
-        """Probability of a client to take part, q, which only this sampler has."""
-        return self.share
 
     def participants(self, round_: int) -> list[int]:
         draws = generator_for(self.seed, "participants", round_).random(len(self.clients))
