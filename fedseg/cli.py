@@ -189,7 +189,7 @@ def add_methods(parser: argparse.ArgumentParser, text: str) -> None:
 
 def add_cfg_options(parser: argparse.ArgumentParser, text: str) -> None:
     """The option ``--cfg-options``."""
-    parser.add_argument("--cfg-options", **MANY, metavar="KEY=VALUE", help=text)
+    parser.add_argument("--cfg-options", dest="options", **MANY, metavar="KEY=VALUE", help=text)
 
 
 def add_trust(parser: argparse.ArgumentParser) -> None:

@@ -226,11 +226,10 @@ PARTITIONS = LazyRegistry(
 LOCAL_LOSSES = LazyRegistry(
     "local loss",
     {
-        "algorithms.class_weights": ["ClassWeights"],
         "algorithms.fedalign": ["FedAlign"],
         "algorithms.gradaug": ["GradAug"],
         "algorithms.moon": ["MOON"],
-        "algorithms.pixels": ["FedSeg", "FedProtoPixels"],
+        "algorithms.pixels": ["FedSeg", "FedProtoPixels", "ClassWeights"],
         "algorithms.self_training": ["SelfTraining"],
     },
 )

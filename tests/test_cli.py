@@ -56,7 +56,7 @@ def test_repeated_options_add_up():
     cli.add_methods(parser, "")
     cli.add_cfg_options(parser, "")
     cli.add_trust(parser)
-    for name, dest in (("--with", "methods"), ("--cfg-options", "cfg_options"), ("--trust",) * 2):
+    for name, dest in (("--with", "methods"), ("--cfg-options", "options"), ("--trust",) * 2):
         given = vars(parser.parse_args([name, "a", "b", name, "c"]))
         assert given[dest.lstrip("-")] == ["a", "b", "c"]
     assert all(values == [] for values in vars(parser.parse_args([])).values())

@@ -1,4 +1,4 @@
-"""Local losses for pixels of clients that know few classes: FedSeg, and prototypes on the server.
+"""Local losses for pixels: FedSeg, prototypes on the server, weights of classes.
 
 Miao, Yang, Fan, Yang, "FedSeg: Class-Heterogeneous Federated Learning for Semantic Segmentation",
 CVPR 2023. A label is erased (:data:`fedseg.names.ERASED`) where the client does not know its class;
@@ -11,16 +11,17 @@ silent or its code differs:
 - Pseudo-labels are those of erased pixels, for prototypes as for anchors.
 """
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 import torch.nn.functional as F
+from annotated_types import Ge
 from pydantic import PositiveInt
 from torch import Tensor
 from torch.func import functional_call
 
 from fedseg.algorithms.passes import at_rest, client_batches
-from fedseg.config.schema import NonNegative, Positive, Share
+from fedseg.config.schema import Float32, NonNegative, Positive, Share
 from fedseg.core.client import Client
 from fedseg.core.flat import FlatModel
 from fedseg.core.forward import forward, total_loss
@@ -34,6 +35,7 @@ from fedseg.names import ERASED
 from fedseg.registry import LOCAL_LOSSES
 
 NONE = -1  # the label of pixels without one
+UNIT = 1e6  # pixels: a payload may not be much longer than the model
 
 
 def contrast(
@@ -69,7 +71,18 @@ def choose_anchors(labels: Tensor, most: int) -> Tensor:
     return torch.cat(chosen)
 
 
-class PixelContrast(LocalLoss):
+class OfPixels(LocalLoss):
+    """Base: for segmentation only."""
+
+    def check(self, flat: FlatModel) -> None:
+        if not isinstance(flat.model, Segmentor):
+            raise ConfigError(
+                f"local_loss: {type(self).__name__} is for segmentation; use a model of type "
+                f"Segmentor, which {type(flat.model).__name__} is not, or another loss"
+            )
+
+
+class PixelContrast(OfPixels):
     """Base: the model's loss plus the contrast of pixels against prototypes.
 
     Attributes:
@@ -81,13 +94,6 @@ class PixelContrast(LocalLoss):
 
     def __init__(self, temperature: float, anchors: int) -> None:
         self.temperature, self.anchors = temperature, anchors
-
-    def check(self, flat: FlatModel) -> None:
-        if not isinstance(flat.model, Segmentor):
-            raise ConfigError(
-                f"local_loss: {type(self).__name__} is for segmentation; use a model of type "
-                f"Segmentor, which {type(flat.model).__name__} is not, or another loss"
-            )
 
     def term(self, client: Client, features: Tensor, labels: Tensor) -> Tensor:
         """The contrast of a batch, from its features and labels at their size."""
@@ -290,3 +296,47 @@ class FedProtoPixels(PixelContrast):
             sums, counts = sums + of_images.double().sum(0), counts + pixels.double().sum(0)
         means = sums / counts[:, None].clamp(min=1)
         return {"pixel_prototypes": (means.to(client.w.dtype), counts.to(client.w.dtype))}
+
+
+@LOCAL_LOSSES.register_module()
+class ClassWeights(OfPixels):
+    """Median frequency balancing (Eigen and Fergus, ICCV 2015) without a look at clients' labels.
+
+    Each client sends how many pixels of each class its local steps have had; the server sums them
+    up over the round's participants. In the next round a pixel of class c weighs the median of the
+    classes' frequencies over that of c; in the first one all weigh the same. The weighted
+    cross-entropy is that of all outputs of the network, in place of the model's own loss.
+
+    Args:
+        most: largest weight, also that of classes which nobody has had.
+    """
+
+    payloads = (Payload("class_pixels", ("classes",), "uniform", broadcast=True),)
+
+    def __init__(self, most: Annotated[Float32, Ge(1)] = 10.0) -> None:
+        self.most = most
+
+    def receive(self, client: Client) -> None:
+        pixels = client.payloads["class_pixels"].float()
+        self.weights, self.pixels = torch.ones_like(pixels), torch.zeros_like(pixels)
+        if pixels.any():
+            balanced = pixels[pixels > 0].median() / pixels  # inf for 0
+            self.weights = balanced.clamp(max=self.most)
+
+    def loss(self, client: Client) -> Tensor:
+        model, labels = client.model, client.batch["data_samples"].long()
+        labels = labels.masked_fill(labels == ERASED, 255)
+        ones = torch.ones(labels.numel(), device=labels.device)
+        counted = torch.zeros(256, device=labels.device).scatter_add_(0, labels.flatten(), ones)
+        counted = counted[: len(self.pixels)]
+        self.pixels += counted / UNIT
+        losses = []
+        for number, logits in enumerate(model.outputs(client.batch["inputs"])):
+            logits = resize(logits, labels.shape[-2:])
+            options = {"weight": self.weights.to(logits.dtype), "ignore_index": 255}
+            loss = F.cross_entropy(logits, labels, **options, reduction="sum")
+            losses.append(loss * (model.aux_weight if number else 1))
+        return sum(losses) / (counted @ self.weights).clamp(min=1e-6)  # it may have no label
+
+    def finish(self, client: Client) -> dict[str, Tensor]:
+        return {"class_pixels": self.pixels.to(client.w.dtype)}

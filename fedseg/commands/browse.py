@@ -36,5 +36,4 @@ def main() -> None:
         parser.error("--clients, --images, --round: must be at least 1")
     from fedseg.api import browse
 
-    arguments["options"] = arguments.pop("cfg_options")
     cli.say(browse(arguments.pop("config"), arguments.pop("methods"), **arguments))

@@ -32,7 +32,7 @@ def main() -> int | None:
     cli.add_cfg_options(parser, "override config fields, for example train_cfg.max_rounds=2")
     arguments = parser.parse_args()
     demo = {"streets": show_streets, "images": train_images, "leaderboard": make_board}
-    return demo[arguments.name](arguments.cfg_options)
+    return demo[arguments.name](arguments.options)
 
 
 def train_on_streets(

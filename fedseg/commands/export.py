@@ -43,5 +43,4 @@ def main() -> None:
     from fedseg.api import export
 
     cli.say_trust(arguments["trust"])
-    arguments["options"] = arguments.pop("cfg_options")
     cli.say(export(arguments.pop("run"), arguments.pop("format"), **arguments))

@@ -66,7 +66,7 @@ def verify_run() -> int:
     from fedseg.leaderboard.verify import verify
 
     cli.say_trust(arguments.trust)
-    outcome = verify(arguments.run, arguments.config, arguments.cfg_options, arguments.trust)
+    outcome = verify(arguments.run, arguments.config, arguments.options, arguments.trust)
     folder, count, tolerance = outcome.folder, len(outcome.differences), "to the last bit"
     if outcome.tolerance:
         tolerance = f"within {outcome.tolerance:g} percentage points ({outcome.elsewhere})"

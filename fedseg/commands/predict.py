@@ -59,7 +59,6 @@ def main() -> None:
     parser.add_argument("--amp", action=amp, help="bfloat16 arithmetic (default: as the run)")
     arguments = vars(parser.parse_args())
     run, paths, out = (arguments.pop(name) for name in ("run", "paths", "out"))
-    options = arguments.pop("cfg_options")
     if (arguments["batch_size"] or 1) < 1:
         parser.error("--batch-size: must be at least 1")
     if "-" in paths and len(paths) > 1:
@@ -76,8 +75,7 @@ def main() -> None:
     console = Console(stderr=True)
     with Progress(console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task("images", total=None)
-        done = predict(
-            run, own, out=out, options=options, advance=lambda n: bar.advance(task, n), **arguments
-        )
+        advance = lambda images: bar.advance(task, images)  # noqa: E731
+        done = predict(run, own, out=out, advance=advance, **arguments)
     cli.say(done.statistics, file=sys.stderr)
     cli.say(*dict.fromkeys(out / path.relative_to(out).parts[0] for path in done.files))

@@ -43,7 +43,6 @@ def main() -> None:
 
     if target.is_dir():
         cli.say_trust(arguments["trust"])
-    arguments["options"] = arguments.pop("cfg_options")
     found = profile(target, **arguments)
     if as_json:
         print(json.dumps(found, indent=1))

@@ -24,7 +24,7 @@ def main() -> None:
     from fedseg.runner.experiment import override_fields
 
     config = compose(setting_file(arguments.config), arguments.methods)
-    override_fields(config, arguments.cfg_options)
+    override_fields(config, arguments.options)
     name, layers = config.pop("experiment_name"), layers_of(config)
     values = select(config.to_dict())
     rows = []

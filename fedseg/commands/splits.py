@@ -34,13 +34,13 @@ def main() -> None:
     for number, given in enumerate(arguments.splits):
         if not given.exists() or given.suffix == ".py":
             arguments.splits[number] = setting_file(given)
-            config = load_config(given, arguments.methods, options=arguments.cfg_options)
+            config = load_config(given, arguments.methods, options=arguments.options)
             check(config, "train_dataloader")
     from fedseg.report.partition_charts import write_pictures
     from fedseg.report.partition_view import print_views
     from fedseg.report.split_views import pixel_counts, read_views
 
-    views = read_views(arguments.splits, arguments.cfg_options, arguments.pixels, arguments.methods)
+    views = read_views(arguments.splits, arguments.options, arguments.pixels, arguments.methods)
     pixels = {view.name: pixel_counts(view) for view in views} if arguments.pixels else None
     print_views(views)
     for path in write_pictures(views, arguments.out, pixels):

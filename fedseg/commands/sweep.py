@@ -46,7 +46,7 @@ def main() -> int:
     from fedseg.runner.sweep import plan_sweep
 
     check_value("--jobs", arguments.jobs, PositiveInt)
-    names = ("configs", "methods", "seeds", "grid", "cfg_options", "amp", "work_dir")
+    names = ("configs", "methods", "seeds", "grid", "options", "amp", "work_dir")
     arguments.seeds = arguments.seeds or [0]
     jobs = plan_sweep(*(getattr(arguments, name) for name in names))
     from fedseg.leaderboard.sweep import show_plan, show_sweep

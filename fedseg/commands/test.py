@@ -25,11 +25,11 @@ def main() -> None:
     text = "images per domain (default: %(default)s)"
     parser.add_argument("--pictures", type=int, default=3, metavar="N", help=text)
     arguments = vars(parser.parse_args())
-    run, options = arguments.pop("config"), arguments.pop("cfg_options")
+    run = arguments.pop("config")
     from fedseg.api import evaluate
 
     cli.say_trust(arguments["trust"])
-    done = evaluate(run, **arguments, options=options)
+    done = evaluate(run, **arguments)
     from fedseg.report.summary import print_test
 
     shown = (done.folder, done.folder / "pictures")  # of single images the folder

@@ -30,15 +30,14 @@ def main() -> int:
     text = "no progress, no warnings: errors and the final table"
     parser.add_argument("--quiet", action="store_true", help=text)
     arguments = vars(parser.parse_args())
-    name, options = arguments.pop("config"), arguments.pop("cfg_options")
-    dry_run, quiet = arguments.pop("dry_run"), arguments.pop("quiet")
+    name, dry_run, quiet = (arguments.pop(key) for key in ("config", "dry_run", "quiet"))
     if dry_run:
         gc.disable()  # many objects and little garbage: looking for it is a tenth of the time
     from fedseg.config.keys import select
     from fedseg.leaderboard.reference import far_from_published
     from fedseg.runner.experiment import load_config, train
 
-    config = load_config(name, **arguments, options=options)
+    config = load_config(name, **arguments)
     if not quiet:  # before the imports that take seconds
         run = config.experiment_name
         cli.say(f"checking {run}" if dry_run else f"{run} -> {config.work_dir}", file=sys.stderr)

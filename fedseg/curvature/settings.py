@@ -205,7 +205,7 @@ def read_options(kind: type[Options], arguments: argparse.Namespace, **values: A
 
 def read_source(arguments: argparse.Namespace, *paths: str) -> Source:
     """The models that a command line names; DataError if one is not there."""
-    options = tuple(arguments.cfg_options), tuple(arguments.trust)
+    options = tuple(arguments.options), tuple(arguments.trust)
     source = Source(paths, arguments.config, *options)
     places = (model.place for model in source.models())
     cli.check_there(places, "name a run's work dir or a checkpoint")

@@ -57,7 +57,7 @@ def test_the_slurm_job_starts_ray_on_every_node_and_the_run_on_the_first(tmp_pat
     parsed = parse("fedseg/__main__.py", shlex.split(run)[1:], monkeypatch)
     per_node = int(re.search(r"--gpus-per-node=(\d+)", script)[1])
     assert parsed.workers == 4 * per_node and parsed.resume
-    assert parsed.cfg_options == ["executor.address=n1:6379"]
+    assert parsed.options == ["executor.address=n1:6379"]
 
 
 def test_the_job_of_kuberay_has_a_gpu_for_every_worker_and_one_work_dir(monkeypatch):
@@ -80,4 +80,4 @@ def test_the_job_of_kuberay_has_a_gpu_for_every_worker_and_one_work_dir(monkeypa
     assert fedseg == "fedseg"  # the image has no clone
     parsed = parse(f"tools/{command}.py", arguments, monkeypatch)
     assert parsed.workers == gpus and str(parsed.work_dir).startswith("/shared/")
-    assert {"executor.address=auto", "data_root=/shared/IDDA"} <= set(parsed.cfg_options)
+    assert {"executor.address=auto", "data_root=/shared/IDDA"} <= set(parsed.options)

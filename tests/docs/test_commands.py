@@ -119,13 +119,13 @@ def test_every_run_of_a_sweep_composes(monkeypatch):
     for line in sweeps:
         with monkeypatch.context() as patch:
             asked = parse("fedseg/__main__.py", ["sweep", *words(line)], patch)
-        rest = (tuple(sorted(asked.cfg_options)), asked.amp)
+        rest = (tuple(sorted(asked.options)), asked.amp)
         for path, methods in itertools.product(asked.configs, asked.methods or [[]]):
             try:
                 config = composed(setting_file(path), tuple(methods))
             except ConfigError as error:
                 pytest.fail(f"fedseg sweep{line}\n{error}")
-            for option in (*asked.cfg_options, *itertools.chain(*asked.grid)):
+            for option in (*asked.options, *itertools.chain(*asked.grid)):
                 assert has_place(config, option.partition("=")[0]), f"{path} {methods}: {option}"
             for values in itertools.product(*asked.grid):
                 key = (asked.work_dir, config.experiment_name, values)

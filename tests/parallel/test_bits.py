@@ -106,7 +106,7 @@ def test_auto_takes_workers_where_they_pay(tmp_path, monkeypatch, name, pays):
     busy = ["busy" in line["seconds"] for line in toyseg.history(shared)]
     assert busy == [False, pays, pays, pays]
     (log,) = (tmp_path / "auto").rglob("*.log")
-    assert f"goes on {'on workers' if pays else 'in this process'}" in log.read_text()
+    assert f"training continues {'on workers' if pays else 'in this process'}" in log.read_text()
 
 
 def test_bytes_that_an_update_names(tmp_path):
