@@ -41,6 +41,7 @@ def main() -> None:
     settings = read_options(Settings, arguments)
     from fedseg.curvature.checkpoint import opened
     from fedseg.curvature.measure import Measurement
+    from fedseg.errors import DataError
     from fedseg.report.landscapes import print_curvature, write_spectra
 
     cli.say_trust(arguments.trust)
@@ -49,6 +50,14 @@ def main() -> None:
         with opened(source) as run:
             measurement = Measurement(run, source, settings, arguments.out)
             results[source.paths[0]] = measurement.measure(arguments.quantities or usual)
-    print_curvature(results)
-    for file in write_spectra(results, measurement.folder):
+    try:
+        print_curvature(results)
+        files = write_spectra(results, measurement.folder)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        places = ", ".join(str(path) for path in arguments.paths)
+        raise DataError(
+            f"{places}: an earlier curvature.json holds what this command does not write "
+            f"({error!r}): delete it"
+        ) from error
+    for file in files:
         cli.say(file)

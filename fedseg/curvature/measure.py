@@ -106,8 +106,10 @@ class Measurement:
             earlier = read_model(CurvatureFile, read_json(path), path)
         except DataError:
             return {}
-        same = all(getattr(earlier, name) == self.result[name] for name in SAME)
-        return earlier.quantities if same else {}
+        if any(getattr(earlier, name) != self.result[name] for name in SAME):
+            return {}
+        whole = {"num_samples", "settings", "seconds"}
+        return {name: q for name, q in earlier.quantities.items() if whole <= q.keys()}
 
     def _samples(self, client: str | None = None, personal: bool = True) -> Samples:
         s, client = self.settings, client or self.settings.client

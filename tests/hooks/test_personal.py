@@ -166,12 +166,6 @@ def test_ditto(tmp_path, lam):
         np.testing.assert_allclose(got, v, rtol=1e-12, err_msg=client)
 
 
-def test_dittos_shared_model_is_fedavg(tmp_path):
-    one = toyquad.run(tmp_path / "a", {"type": "Ditto"}, client_sampler=fixed(*PLAN))
-    other = toyquad.run(tmp_path / "b", {"type": "FedAvg"}, client_sampler=fixed(*PLAN))
-    np.testing.assert_array_equal(toyquad.final(one), toyquad.final(other))
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

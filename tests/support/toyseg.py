@@ -26,6 +26,7 @@ from torch.utils.data import Dataset
 
 from fedseg.hooks import FederatedHook
 from fedseg.models import ImagePreprocessor
+from fedseg.models.weights import with_frozen_part
 from fedseg.registry import DATASETS, HOOKS, METRICS, MODELS
 from fedseg.runner.checkpoint import checkpoints, load_checkpoint, save_checkpoint
 from fedseg.runs.history import History
@@ -381,7 +382,7 @@ def checkpoint(config: Mapping[str, Any], round_: int | None = None) -> dict[str
     """The checkpoint of a round (default: of the last)."""
     round_ = round_ or config["train_cfg"]["max_rounds"]
     path = Path(config["work_dir"]) / "checkpoints" / f"round_{round_:06d}.pth"
-    return torch.load(path, map_location="cpu", weights_only=True)
+    return with_frozen_part(torch.load(path, map_location="cpu", weights_only=True), path)
 
 
 def client_states(config: Mapping[str, Any], round_: int | None = None) -> dict[str, Any]:

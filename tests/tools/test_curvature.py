@@ -175,6 +175,12 @@ def test_a_damaged_file_of_results_breaks_nothing(tool, silo, entry):
     code, out, err = tool(silo, "--quantities", "loss", "--samples", 3)
     assert code == 0, err
     assert "loss: measured before" in err and "lambda" not in out
+    if isinstance(entry, dict):  # made to look like the tool's own
+        whole = {"num_samples": 3, "settings": {}, "seconds": 1.0, **entry}
+        content["quantities"] |= dict.fromkeys(names, whole)
+        path.write_text(json.dumps(content))
+        code, _, err = tool(silo, "--quantities", "loss", "--samples", 3)
+        assert code in (0, 2) and (code == 0 or "curvature.json holds what" in err)
     path.unlink()
 
 
