@@ -2,6 +2,7 @@
 #
 #   make demo              the main job on synthetic data, on the CPU
 #   make demo-cifar        classification with few classes per client, in minutes
+#   make pictures          the pictures of the documentation, from runs that docs/site/pictures.py names
 #   make leaderboard       three short runs on synthetic data, and the page that compares them
 #   make test              lint, formatting and tests
 #   make campaign          damaged inputs and killed runs, new ones every day (SEED=20260131: that day's)
@@ -14,7 +15,7 @@ STAMP := $(VENV)/installed
 TEST_STAMP := $(VENV)/test_installed
 
 .PHONY: help demo demo-cifar leaderboard test campaign lint format docs docs-tools new-user \
-  install clean
+  pictures install clean
 
 help:
 	@echo "make demo         segmentation: train and evaluate on synthetic street scenes"
@@ -26,6 +27,7 @@ help:
 	@echo "make lint         lint and formatting only"
 	@echo "make format       format the sources"
 	@echo "make docs         build the documentation as a site in build/docs"
+	@echo "make pictures     the pictures of the documentation anew"
 	@echo "make clean        remove the environment and the caches"
 
 demo: $(STAMP)
@@ -60,6 +62,9 @@ format: $(TEST_STAMP)
 
 docs: docs-tools
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --config-file docs/site/mkdocs.yml
+
+pictures: $(TEST_STAMP)
+	$(BIN)/python docs/site/pictures.py $(if $(RUNS),--runs $(RUNS))
 
 docs-tools: $(VENV)/docs_installed
 

@@ -12,7 +12,9 @@ from fedseg.report.drawing import SHADES, draw_percentages, new_figure
 
 
 def draw_iou_by_class(
-    domains: Mapping[str, Mapping[str, Any]], palette: Sequence[Sequence[int]] | None = None
+    domains: Mapping[str, Mapping[str, Any]],
+    palette: Sequence[Sequence[int]] | None = None,
+    title: str = "",
 ) -> Figure | None:
     """Heat map of IoU by class (rows) and domain (columns), mIoU below; None without any IoU."""
     columns = [d for d in domains if domains[d].get("IoU")]
@@ -23,7 +25,7 @@ def draw_iou_by_class(
     rows = {name: [v if is_number(v) else None for v in row] for name, row in rows.items()}
     rows["mIoU"] = [domains[d].get("mIoU") for d in columns]
     labels = [domain_label(d, columns).replace(" ", "\n", 1) for d in columns]
-    return draw_percentages(rows, labels, "IoU by class (%)", palette)
+    return draw_percentages(rows, labels, f"{title}\nIoU by class (%)".strip(), palette)
 
 
 def draw_confusion(entry: Mapping[str, Any], title: str = "") -> Figure:

@@ -160,7 +160,7 @@ def _write_domains(
 ) -> list[Path]:
     """IoU by class; accuracy under corruptions."""
     paths = []
-    if (by_class := draw_iou_by_class(domains, palette)) is not None:
+    if (by_class := draw_iou_by_class(domains, palette, title)) is not None:
         paths.append(save_figure(by_class, folder / "iou_by_class.png"))
     if (corrupted := corruption_table(domains)) is not None:
         figure = draw_corruptions(corrupted, title)

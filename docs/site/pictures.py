@@ -1,0 +1,147 @@
+"""Makes the pictures of the documentation anew, each from runs that it names: ``make pictures``.
+
+    python docs/site/pictures.py [PICTURE ...] [--runs DIR]
+
+Runs on rendered images are trained here, in ``build/pictures``; those in ``docs/runs`` are shipped.
+Pictures of runs on real images need these runs, in ``--runs`` under the names that docs/results.md
+and docs/flatness.md give them; without them the picture stays as it is, and the output says so.
+"""
+
+import argparse
+import lzma
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+from page_screenshots import take_screenshots
+from PIL import Image
+
+ROOT = Path(__file__).resolve().parents[2]
+PICTURES = ROOT / "docs" / "pictures"
+BUILD = ROOT / "build" / "pictures"
+DEMO = BUILD / "work_dirs" / "demo_leaderboard"
+METHODS = ("avg", "asam", "asam_swa", "avg_swa", "asam_wima", "gloss_sgd")
+# picture -> the runs that it shows, and the picture in the first one's folder or in compare's
+OF_RUNS = {
+    "cifar10_a005_curves.png": (
+        [f"cifar10_a005_fed{name}_r1000" for name in METHODS[:5]],
+        "compare/curves.png",
+    ),
+    "cifar10_a005_algorithms_curves.png": (
+        [f"cifar10_a005_{n}" for n in ("fedavg", "feddyn", "fedcm", "mime", "fedsmoo")]
+        + ["cifar10_a005_fedgloss_sam"],
+        "compare/trends.png",
+    ),
+    **{
+        f"{name}_curves.png": ([name], "pictures/curves.png")
+        for name in ("camvid_fedavg", "camvid_silobn_fedasam_swa")
+    },
+    **{
+        f"flatness{data}_{kind}.png": ([f"landscape{data}_{kind}"], "landscape.png")
+        for data in ("", "_camvid")
+        for kind in ("line", "plane", "random")
+    },
+    "flatness_spectra.png": (["curvature"], "spectra.png"),
+}
+
+
+def fedseg(*words: object) -> None:
+    """Run a command of fedseg in the build's folder."""
+    command = [sys.executable, "-m", "fedseg", *map(str, words)]
+    subprocess.run(command, cwd=BUILD, check=True, stdout=subprocess.DEVNULL)
+
+
+def draw_splits() -> None:
+    options = ("--partition", "dirichlet", "--alpha", 0, 0.5, 100, "--num-clients", 50)
+    fedseg("prepare", "cifar", "--root", "shapes", "--synthetic", *options)
+    files = [f"shapes/splits/dirichlet_alpha{a}_50clients_seed0.json" for a in ("0", "0.5", "100")]
+    fedseg("splits", *files, "--out", "splits")
+    shutil.copy(BUILD / "splits" / "splits.png", PICTURES)
+
+
+def draw_drift() -> None:
+    script = Path(__file__).with_name("drift_picture.py")
+    subprocess.run([sys.executable, script, PICTURES / "drift.png"], check=True)
+
+
+def draw_streets() -> None:
+    from fedseg.data_prep.streets import render_scene
+
+    streets = [(1, 1, "A"), (2, 3, "B"), (3, 7, "J")]  # seed, town, viewpoint
+    rows = [
+        np.hstack([render_scene(seed, town, weather, view)[0] for seed, town, view in streets])
+        for weather in ("CN", "CS", "HRN")
+    ]
+    Image.fromarray(np.vstack(rows)).save(PICTURES / "streets.jpg", quality=90)
+
+
+def draw_predictions() -> None:
+    fedseg("demo")
+    with Image.open(BUILD / "work_dirs" / "demo_weather" / "predictions.png") as picture:
+        picture.convert("RGB").save(PICTURES / "demo_predictions.jpg", quality=88)
+
+
+def draw_comparison() -> None:
+    fedseg("demo", "leaderboard")
+    runs = [DEMO / f"demo_leaderboard_{name}" for name in ("fedavg", "silobn_fedasam_swa")]
+    fedseg("compare", *runs, "--out", "compare")
+    shutil.copy(BUILD / "compare" / "curves.png", PICTURES / "compare_curves.png")
+
+
+def draw_page() -> None:
+    fedseg("demo", "leaderboard")
+    fedseg("leaderboard", DEMO, "--all", "--out", "board")
+    take_screenshots(BUILD / "board", PICTURES)
+
+
+def draw_trends() -> None:
+    for name in METHODS:
+        source = ROOT / "docs" / "runs" / f"cifar10_a005_fed{name}" / "seed0"
+        copy = BUILD / "runs" / source.parent.name
+        shutil.copytree(source, copy, dirs_exist_ok=True)
+        packed = copy / "history.jsonl.xz"
+        packed.with_suffix("").write_bytes(lzma.decompress(packed.read_bytes()))
+    fedseg("compare", *(BUILD / "runs" / f"cifar10_a005_fed{n}" for n in METHODS), "--out", "long")
+    shutil.copy(BUILD / "long" / "trends.png", PICTURES / "cifar10_a005_trends.png")
+
+
+DRAWN = {
+    "splits.png": draw_splits,
+    "drift.png": draw_drift,
+    "streets.jpg": draw_streets,
+    "cifar10_a005_trends.png": draw_trends,
+    "demo_predictions.jpg": draw_predictions,
+    "compare_curves.png": draw_comparison,
+    "leaderboard.png": draw_page,  # leaderboard_*.png
+}
+
+
+def draw_of_runs(name: str, folder: Path | None) -> bool:
+    """Draw a picture of runs that are not made here; False if they are not there."""
+    runs, file = OF_RUNS[name]
+    if folder is None or not all((folder / run).is_dir() for run in runs):
+        return False
+    if file.startswith("compare/"):
+        fedseg("compare", *((folder / run).resolve() for run in runs), "--out", "compare")
+    source = BUILD / file if file.startswith("compare/") else folder / runs[0] / file
+    shutil.copy(source, PICTURES / name)
+    return True
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("names", nargs="*", choices=[*DRAWN, *OF_RUNS, []], metavar="PICTURE")
+    parser.add_argument("--runs", type=Path, help="folder of runs on real images")
+    arguments = parser.parse_args()
+    BUILD.mkdir(parents=True, exist_ok=True)
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    for name in arguments.names or (*DRAWN, *OF_RUNS):
+        drawn = DRAWN[name]() or True if name in DRAWN else draw_of_runs(name, arguments.runs)
+        print(name if drawn else f"{name}: left as it is, its runs are not in --runs", flush=True)
+
+
+if __name__ == "__main__":
+    main()
