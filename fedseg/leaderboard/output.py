@@ -42,7 +42,8 @@ def value_text(cell: Cell, column: Column) -> str:
     """A cell's value for the reader, or why there is none."""
     if cell.value is not None:
         return number(cell.value, column)
-    return "-" if cell.status in (None, "missing") else cell.status.replace("_", " ")
+    words = {None: "-", "missing": "-", "lost": "not readable"}
+    return words.get(cell.status) or cell.status.replace("_", " ")
 
 
 def number(value: float, column: Column) -> str:

@@ -40,7 +40,6 @@ OWN = "Your runs"
 MARKS = "●■▲◆▼✚★"  # beside the colors of charts, in the order of their markers
 AXES = (("algorithm", "Algorithm"), ("averaging", "Averaging"), ("bn", "BatchNorm"))
 MODEL_NAMES = {name: cls.removesuffix("Segmentor") for cls, name in MODELS.items()}
-STATISTICS = {"window": "mean over the last {} rounds", "final": "last evaluation"}
 TIMES = "\u00d7"
 GAP = Column("gap", "seen - unseen (points)", "", "difference", (None, ""), False, unit="")
 
@@ -102,6 +101,7 @@ def render(
         header=header,
         value_text=value_text,
         number=number,
+        model_names=MODEL_NAMES,
         data={"tables": {table["id"]: _chart_data(table) for table in tables}, "runs": runs},
     )
     lines = (line.strip() for line in text.split("\n"))  # no text here depends on its indentation
@@ -117,26 +117,20 @@ def _table(table: Table, board: Board, runs: Mapping[str, Any]) -> dict[str, Any
     _make_unique([*rows, *further], "key")
     for place, row in enumerate(row for row in rows if row["kind"] == "run"):
         row["mark"] = place % len(MARKS)
+    cells = [row["cells"][column.key] for row in rows for column in table.columns]
     choices = {key: {row["axes"][key] for row in (*rows, *further)} for key, _ in AXES}
     return {
         **vars(table),
         "ranked": table.ranked,
         "id": benchmark.id if table.ranked else f"own-{_short_digest(table.title)}",
         "group": benchmark.group if table.ranked else OWN,
-        "note": _note(table) if table.ranked else "",
-        "facts": _facts(benchmark) if table.ranked else [],
         "target": benchmark.target if table.ranked else None,
         "trafficUnit": "share" if table.ranked else "bytes",
         "rows": rows,
         "further_rows": further,
         "choices": {key: sorted(names) for key, names in choices.items() if len(names) > 1},
         "kinds": {row["kind"] for row in rows},
-        "doubts": [
-            (row["label"], row["source"], column.label, cell.doubt)
-            for row in rows
-            for column in table.columns
-            if (cell := row["cells"][column.key]).doubt and cell.value is not None
-        ],
+        "doubtful": any(cell.doubt and cell.value is not None for cell in cells),
     }
 
 
@@ -171,27 +165,6 @@ def _row(
         "traffic_text": text,
         "mark": 0,
     }
-
-
-def _facts(benchmark: Benchmark) -> list[str]:
-    setting = benchmark.setting
-    model = MODEL_NAMES.get(setting.model, setting.model)
-    facts = [
-        f"{setting.n_clients:,} clients",
-        f"{setting.clients_per_round} a round",
-        f"{setting.rounds:,} rounds",
-        setting.local_epochs and f"E = {setting.local_epochs}",
-        f"{model}, {setting.parameters / 1e6:.3g} M parameters",
-        STATISTICS.get(benchmark.columns[0].statistic, "").format(setting.window),
-    ]
-    return list(filter(None, facts))
-
-
-def _note(table: Table) -> str:
-    rows = (*table.rows, *table.further_rows)
-    lost = any(cell.status == "lost" for row in rows for cell in row.cells.values())
-    words = "lost: the number could not be read in the source's text" if lost else ""
-    return "; ".join(filter(None, (table.benchmark.note, words)))
 
 
 def _published_costs(benchmark: Benchmark) -> dict[tuple[str, str], int]:
