@@ -49,10 +49,10 @@ class View:
 
 
 VIEWS = (
-    View("leaderboard_light", 1200, 1360, own=True),
-    View("leaderboard_run", 1200, 1700, own=True, at="#runs"),
-    View("leaderboard_dark", 1200, 1100, dark=True),
-    View("leaderboard_phone", 360, 760, at=".board:not([hidden]) .filters"),
+    View("leaderboard_light", 1400, 1100, own=True),
+    View("leaderboard_run", 1400, 1700, own=True, at="#runs"),
+    View("leaderboard_dark", 1400, 1100, dark=True),
+    View("leaderboard_phone", 390, 844),
 )
 
 

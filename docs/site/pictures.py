@@ -92,8 +92,7 @@ def draw_comparison() -> None:
 
 
 def draw_page() -> None:
-    fedseg("demo", "leaderboard")
-    fedseg("leaderboard", DEMO, "--all", "--out", "board")
+    fedseg("leaderboard", ROOT / "docs" / "runs", "--all", "--out", "board")
     take_screenshots(BUILD / "board", PICTURES)
 
 
