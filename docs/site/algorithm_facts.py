@@ -21,8 +21,8 @@ OVERVIEW = (
     "| method | `--with` | gradients per step | vectors down, up | a client keeps |\n"
     "|---|---|---|---|---|"
 )
-PUBLISHED = "| benchmark | published | FedAvg there | source |\n|---|---|---|---|"
-OF_FEDAVG = "| benchmark | published | source |\n|---|---|---|"
+PUBLISHED = "| benchmark | result | FedAvg there | source |\n|---|---|---|---|"
+OF_FEDAVG = "| benchmark | result | source |\n|---|---|---|"
 # The benchmarks whose published results the page shows; the leaderboard has all of them.
 BENCHMARKS = (
     "cifar10_a005_c5_cnn",
@@ -257,7 +257,8 @@ def published(entry: Entry) -> str:
             cells = [f"{ranking.benchmark.title}: {column.label}", cell_text(cell, column)]
             if wanted != fedavg:
                 cells.append(cell_text(plain[row.paper], column) if row.paper in plain else "")
-            lines.append(f"| {' | '.join([*cells, row.source])} |")
+            source = "[ours](results.md#published-length)" if row.reproduced else row.source
+            lines.append(f"| {' | '.join([*cells, source])} |")
     head = OF_FEDAVG if wanted == fedavg else PUBLISHED
     return "\n".join([head, *lines]) + "\n" if lines else ""
 
@@ -265,7 +266,7 @@ def published(entry: Entry) -> str:
 def facts(name: str) -> str:
     """The facts of a method in Markdown."""
     entry = ENTRIES[name]
-    command = f"configs/settings/{entry.setting}.py --with {' '.join(entry.methods)}"
+    command = f"{entry.setting} --with {' '.join(entry.methods)}"
     where = f"Over `{command}`" if entry.changes else f"`{command}`"
     text = f"\n{where}: {settings_of(entry)}\n"
     table = published(entry)
