@@ -122,15 +122,6 @@ def test_a_download_that_was_cut_short_goes_on(tmp_path, images, prepare, monkey
     assert len(CIFAR10Dataset(tmp_path)) == 120
 
 
-def test_a_file_of_another_kind_under_the_name_of_a_split(tmp_path, images, prepare):
-    source = write_npz(tmp_path / "npz", images, CLASSES)
-    file = tmp_path / "root" / "splits" / "homogeneous_4clients_seed0.json"
-    file.parent.mkdir(parents=True)
-    file.write_bytes(b"\xff\xfe")
-    told = prepare.fails("cifar", "--root", tmp_path / "root", "--source", source, *SMALL)
-    assert f"{file}: has another split" in told
-
-
 def test_cifar100_with_pachinko(tmp_path, prepare):
     source = write_npz(tmp_path / "npz", image_set(100, train=4, test=1), CIFAR100.classes)
     options = ("--unofficial", "--num-clients", "4", "--partition", "pachinko")

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 from prepare_tools import write_pair
 
-from fedseg.data_prep.disk import Findings, check_files, find_pairs
+from fedseg.data_prep.disk import Findings, check_files
 from fedseg.errors import DataError
 
 
@@ -54,15 +54,6 @@ def test_images_of_another_size_than_published_are_told(tmp_path, capsys):
     assert not capsys.readouterr().out
 
 
-def test_an_image_in_two_formats_is_told(tmp_path):
-    write_pair(tmp_path / "images", tmp_path / "labels", ("a.png", "a.png"))
-    (tmp_path / "images" / "a.jpg").write_bytes((tmp_path / "images" / "a.png").read_bytes())
-    findings = Findings("all", "fix")
-    find_pairs((tmp_path, tmp_path), ("images", "labels"), ((".png", ".jpg"), ".png"), findings)
-    with pytest.raises(DataError, match=r"two formats: images/a\.png and images/a\.jpg"):
-        findings.raise_any()
-
-
 @pytest.mark.parametrize("mode", ["P", "RGB", "RGBA", "I;16", "1"])
 def test_label_maps_that_training_could_not_read(tmp_path, mode):
     sample = ("a.png", "a_ids.png")
@@ -87,12 +78,3 @@ def test_a_file_with_megabytes_of_text_is_told(tmp_path):
     image.write_bytes(whole[:33] + text + whole[33:])  # after the first chunk
     with pytest.raises(DataError, match=r"1 unreadable or truncated files: a\.png"):
         check_files([sample], (tmp_path, tmp_path), tmp_path, Findings("all", "fix"))
-
-
-def test_hidden_files_are_no_images(tmp_path):
-    write_pair(tmp_path / "images", tmp_path / "labels", ("a.png", "a.png"))
-    (tmp_path / "images" / "._a.png").write_bytes(b"of a file manager")
-    findings = Findings("all", "fix")
-    pairs = find_pairs((tmp_path, tmp_path), ("images", "labels"), (".png", ".png"), findings)
-    findings.raise_any()
-    assert pairs == [("images/a.png", "labels/a.png")]

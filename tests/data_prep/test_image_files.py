@@ -229,22 +229,21 @@ def test_idx_files_that_do_not_belong_together(tmp_path, gray):
     refused(MNIST, tmp_path, "train-labels-idx1-ubyte")
 
 
-def test_download_of_mnist(tmp_path, monkeypatch):
-    def fetch(url, download_root, filename, md5):
-        if "first" in url:
-            raise URLError("no route")
-        (Path(download_root) / filename).touch()
-
+def test_download_of_mnist(tmp_path, gray, monkeypatch):
+    """torchvision fetches the files and tries its mirrors."""
     kind = torchvision.datasets.MNIST
-    monkeypatch.setattr(torchvision_mnist, "download_and_extract_archive", fetch)
-    monkeypatch.setattr(kind, "mirrors", ["https://first/", "https://second/"])
     monkeypatch.setattr(kind, "_load_data", lambda self: (None, None))
-    exists = iter((False, True))  # before and after
-    monkeypatch.setattr(kind, "_check_exists", lambda self: next(exists))
-    folder = find_source(MNIST, tmp_path / "a", download=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            kind, "download", lambda self: write_mnist(Path(self.raw_folder), gray, False)
+        )
+        folder = find_source(MNIST, tmp_path / "a", download=True)
     assert len(list(folder.iterdir())) == 4 and find_images(MNIST, tmp_path / "a") == folder
-    monkeypatch.setattr(kind, "mirrors", ["https://first/"])
-    monkeypatch.setattr(kind, "_check_exists", lambda self: False)
+
+    def fail(*_, **__):
+        raise URLError("no route")
+
+    monkeypatch.setattr(torchvision_mnist, "download_and_extract_archive", fail)
     with pytest.raises(DataError, match=f"{tmp_path}.*no route"):
         find_source(MNIST, tmp_path, download=True)
 

@@ -53,9 +53,10 @@ def test_the_same_split_is_left_and_another_refused(tmp_path, dataset, capsys):
     assert save(tmp_path, one, dataset)[1] == file
     assert capsys.readouterr().out == f"{file}: already exists, unchanged\n"
     assert file.read_bytes() == before
-    file.write_text('{"0": [1]}')
-    with pytest.raises(DataError, match="--overwrite"):
-        save(tmp_path, one, dataset)
+    for other in (b'{"0": [1]}', b"\xff\xfe"):
+        file.write_bytes(other)
+        with pytest.raises(DataError, match=rf"{file}: .*another split.*--overwrite"):
+            save(tmp_path, one, dataset)
     save(tmp_path, one, dataset, overwrite=True)
     assert file.read_bytes() == before
 

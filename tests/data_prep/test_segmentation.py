@@ -272,7 +272,7 @@ def test_cityscapes_verification_and_split(tmp_path, monkeypatch, prepare):
             write_pair(tmp_path / "leftImg8bit", tmp_path / "gtFine", sample)
     arguments = ("--root", tmp_path, "--distribution", "heterogeneous")
     (tmp_path / "gtFine/train/ulm/a_gtFine_color.png").touch()
-    (tmp_path / "gtFine/train/ulm/.DS_Store").touch()
+    (tmp_path / "gtFine/train/ulm/._a_gtFine_labelIds.png").touch()
     out = prepare("cityscapes", *arguments)
     assert f"2 files below {tmp_path / 'gtFine'} are left out: 1 .png, 1 hidden" in out
     assert "heterogeneous: 1 images belong to no client" in out

@@ -32,46 +32,43 @@ def save(path: Path, array: np.ndarray) -> Path:
     return path
 
 
+def write(root: Path, users: dict, ids: int, images: str = "", labels: str = "") -> Path:
+    """Images and label maps of these users below a root, and their split ``train``."""
+    samples = [sample for own in users.values() for sample in own]
+    for number, (image, label) in enumerate(samples):
+        save(root / images / image, picture(number))
+        save(root / labels / label, label_map(number, ids))
+    write_split(root / "train", Split(users))
+    return root
+
+
 @pytest.fixture
 def idda(tmp_path: Path) -> Path:
     """An IDDA root with 3 domains of 4 images; split ``train`` has a user a domain."""
-    users = {}
-    for d, domain in enumerate(DOMAINS):
-        users[domain] = []
-        for i in range(4):
-            x, y = f"{domain}/RGB/{i}_{domain}.jpg", f"{domain}/Semantic/{i}_{domain}.png"
-            save(tmp_path / "IDDAsmall" / x, picture(10 * d + i))
-            save(tmp_path / "IDDAsmall" / y, label_map(10 * d + i, 24))
-            users[domain].append((x, y))
-    write_split(tmp_path / "train", Split(users))
-    return tmp_path
+    users = {
+        d: [(f"{d}/RGB/{i}_{d}.jpg", f"{d}/Semantic/{i}_{d}.png") for i in range(4)]
+        for d in DOMAINS
+    }
+    return write(tmp_path, users, 24, "IDDAsmall", "IDDAsmall")
 
 
 @pytest.fixture
 def cityscapes(tmp_path: Path) -> Path:
     """A Cityscapes root with one image in each of two cities; split ``train``."""
-    users = {}
-    for i, city in enumerate(("aachen", "ulm")):
-        x = f"train/{city}/{city}_0_0_leftImg8bit.png"
-        y = f"train/{city}/{city}_0_0_gtFine_labelIds.png"
-        save(tmp_path / "leftImg8bit" / x, picture(i))
-        save(tmp_path / "gtFine" / y, label_map(i, 34))
-        users[city] = [(x, y)]
-    write_split(tmp_path / "train", Split(users))
-    return tmp_path
+    names = {city: f"train/{city}/{city}_0_0_" for city in ("aachen", "ulm")}
+    ends = ("leftImg8bit.png", "gtFine_labelIds.png")
+    users = {city: [tuple(name + end for end in ends)] for city, name in names.items()}
+    return write(tmp_path, users, 34, "leftImg8bit", "gtFine")
 
 
 @pytest.fixture
 def camvid(tmp_path: Path) -> Path:
     """A CamVid root with one frame of two recordings; split ``train``."""
-    users = {}
-    for i, name in enumerate(("0006R0_f00930", "Seq05VD_f00000")):
-        x, y = f"train/{name}.jpg", f"trainannot/{name}.png"
-        save(tmp_path / x, picture(i))
-        save(tmp_path / y, label_map(i, 12))
-        users[f"client_{i}"] = [(x, y)]
-    write_split(tmp_path / "train", Split(users))
-    return tmp_path
+    names = ("0006R0_f00930", "Seq05VD_f00000")
+    users = {
+        f"client_{i}": [(f"train/{n}.jpg", f"trainannot/{n}.png")] for i, n in enumerate(names)
+    }
+    return write(tmp_path, users, 12)
 
 
 @pytest.fixture

@@ -23,14 +23,8 @@ def prepared(root: Path, classes: int = 10) -> np.ndarray:
     labels = rng.integers(0, classes, 2 * N)
     names = [f"class {i}" for i in range(classes)]
     coarse = np.arange(classes) % 5 if classes > 10 else None
-    write_images(
-        root,
-        "CIFAR",
-        names,
-        (images[:N], labels[:N]),
-        (images[N:], labels[N:]),
-        coarse_labels=coarse,
-    )
+    splits = ((images[own], labels[own]) for own in (slice(N), slice(N, None)))
+    write_images(root, "CIFAR", names, *splits, coarse_labels=coarse)
     return labels[N:]
 
 

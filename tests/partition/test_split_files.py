@@ -40,15 +40,9 @@ def test_users_and_samples_keep_their_order(tmp_path):
 
 def test_files_are_read_in_numeric_order(tmp_path):
     for number in (10, 9, 1):
-        put(
-            tmp_path,
-            {
-                "users": [f"u{number}"],
-                "num_samples": [1],
-                "user_data": {f"u{number}": {"x": [f"{number}.jpg"], "y": [f"{number}.png"]}},
-            },
-            f"all_data_{number}.json",
-        )
+        data = one_user([f"{number}.jpg"], [f"{number}.png"])
+        data = json.loads(json.dumps(data).replace('"u"', f'"u{number}"'))
+        put(tmp_path, data, f"all_data_{number}.json")
     assert list(read_split(tmp_path).users) == ["u1", "u9", "u10"]
 
 
