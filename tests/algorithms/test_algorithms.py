@@ -5,7 +5,7 @@ import torch
 import toyalgorithms
 import toyquad
 import toyseg
-from toyalgorithms import EQUAL_SIZES, FEDAVG, PARTICIPANTS, SAM, TRAINED
+from toyalgorithms import EQUAL_SIZES, FEDAVG, SAM, TRAINED
 
 from fedseg.core.algorithm import Algorithm
 from fedseg.errors import ConfigError, TrainingError
@@ -217,23 +217,6 @@ def test_states_on_disk_are_the_same_bits(runs, tmp_path, name):
     assert toyseg.run_differences(config, runs[name]) == []
 
 
-@pytest.mark.filterwarnings("ignore:algorithm. .* divides by K_k eta")
-@pytest.mark.parametrize("name", ["FedProx", "SCAFFOLD", "FedGamma", "FedCM", "FedACG", "AdaBest"])
-def test_everything_at_once_resumes_bit_for_bit(tmp_path, name):
-    """SAM, momentum, decay, clipping, SWA and SiloBN; stopped in the third round."""
-    sgd = {"type": "SGD", "lr": 0.05, "momentum": 0.9, "weight_decay": 5e-4}
-    changes = {
-        "optim_wrapper": {**SAM, "optimizer": sgd, "clip_grad": {"max_norm": 1.0}},
-        "averaging": {"type": "SWA", "start": 2, "cycle": 1},
-        "batchnorm": {"type": "SiloBN"},
-    }
-    whole = toyalgorithms.run(tmp_path / "whole", ALL[name][0], **changes)
-    broken = {**whole, "work_dir": str(tmp_path / "broken" / "run")}
-    assert toyalgorithms.train_stopped(broken, 21) == [2], "in the second client of round 3"
-    assert len(toyseg.history(broken)) == len(PARTICIPANTS)
-    assert toyseg.run_differences(broken, whole) == []
-
-
 def test_clients_keep_their_own_vectors(runs):
     """Zeros at the first participation, kept afterwards, nobody else's."""
     states = toyseg.client_states(runs["TwoVectors"])["clients"]
@@ -296,7 +279,7 @@ def test_running_statistics_of_the_second_pass(tmp_path, algorithm, freeze):
     config = toyalgorithms.run(
         tmp_path,
         {**algorithm, "freeze_statistics": freeze},
-        client_sampler={"_delete_": True, "type": "FixedSampler", "participants": [["b"]]},
+        client_sampler=toyseg.fixed("b"),
         train_cfg={"max_rounds": 1},
     )
     steps = toyseg.history(config)[0]["participants"][0]["steps"]

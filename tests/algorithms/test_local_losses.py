@@ -43,11 +43,7 @@ def settings(folder, root, name, loss, **changes):
         "model": model(name),
         "local_loss": loss,
         "averaging": None,
-        "client_sampler": {
-            "_delete_": True,
-            "type": "FixedSampler",
-            "participants": [["a", "b"]] * 3,
-        },
+        "client_sampler": toyseg.fixed("ab", "ab", "ab"),
         "train_cfg": {"max_rounds": 3, "local_epochs": 1, "val_interval": 3, "val_last_rounds": 1},
     }
     return toycls.settings(folder, root, **toyseg.merge(base, changes))

@@ -53,7 +53,7 @@ def test_running_statistics_are_those_of_the_local_steps(tmp_path, name, wrapper
         tmp_path,
         name,
         optim_wrapper=wrapper,
-        client_sampler={"_delete_": True, "type": "FixedSampler", "participants": [["c"]]},
+        client_sampler=fixed("c"),
         train_cfg={"max_rounds": 1},
     )
     steps = toyseg.history(config)[0]["participants"][0]["steps"]

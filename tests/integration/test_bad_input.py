@@ -150,13 +150,7 @@ BAD = {
         r"client_sampler\.clients_per_round: 7 .* only 6",
     ),
     "too short a list of participants": (
-        {
-            "client_sampler": {
-                "_delete_": True,
-                "type": "FixedSampler",
-                "participants": [["a"], ["b"]],
-            }
-        },
+        {"client_sampler": toyseg.fixed("a", "b")},
         r"participants are given for 2 rounds.*repeat=True",
     ),
     "a test loader that is no mapping": (
@@ -309,8 +303,7 @@ def test_a_run_is_not_resumed_as_another_one(tmp_path, changes, message):
 
 def test_a_list_of_participants_may_grow_on_resume_and_no_more(tmp_path):
     def listed(*clients):
-        sampler = {"_delete_": True, "type": "FixedSampler", "participants": [[c] for c in clients]}
-        rounds = {"max_rounds": len(clients)}
+        sampler, rounds = toyseg.fixed(*clients), {"max_rounds": len(clients)}
         return toyseg.settings(tmp_path, **toyseg.PLAIN, client_sampler=sampler, train_cfg=rounds)
 
     toyseg.train(listed("a", "b"))
@@ -350,25 +343,17 @@ def test_a_model_that_leaves_the_vectors_is_noticed(tmp_path):
 # ---------------------------------------------------------------- updates that are not finite
 
 
-def fixed(rounds):
-    return {"_delete_": True, "type": "FixedSampler", "participants": rounds}
-
-
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_a_rejected_client_is_as_if_it_had_not_been_there(tmp_path, value):
     """Model, buffers and states equal those of the round with the others only."""
     base = {"algorithm": {"type": "FedDyn", "beta": 10.0}, "train_cfg": {"max_rounds": 2}}
-    poisoned = toyseg.settings(
+    poisoned = toyseg.run(
         tmp_path / "a",
         **base,
-        client_sampler=fixed([["a", "b", "c"], ["a", "d", "f"]]),
+        client_sampler=toyseg.fixed("abc", "adf"),
         custom_hooks=[{"type": "PoisonHook", "clients": ["b", "d"], "value": value}],
     )
-    without = toyseg.settings(
-        tmp_path / "b", **base, client_sampler=fixed([["a", "c"], ["a", "f"]])
-    )
-    for config in (poisoned, without):
-        toyseg.train(config)
+    without = toyseg.run(tmp_path / "b", **base, client_sampler=toyseg.fixed("ac", "af"))
     a, b = toyseg.checkpoint(poisoned), toyseg.checkpoint(without)
     for key in ("state_dict", "averaged_state_dict", "server"):
         assert toyseg.differences(a[key], b[key]) == [], key

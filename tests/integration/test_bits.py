@@ -6,7 +6,6 @@ moments and algorithms in this process, where an exception that nothing catches 
 """
 
 import contextlib
-import json
 import os
 import re
 import shlex
@@ -21,6 +20,7 @@ import pytest
 import torch
 import toycls
 import toyseg
+from algorithm_table import ENTRIES
 from command_line import TIMEOUT
 from toyalgorithms import StoppedError, raise_at
 
@@ -231,6 +231,13 @@ VARIANTS = {
         "val_dataloader": None,
         "val_evaluator": None,
     },
+    **{
+        name: {
+            "algorithm": {"type": name, **ENTRIES[name].options},
+            "optim_wrapper": {"clip_grad": {"max_norm": 1.0}},
+        }
+        for name in ("FedProx", "SCAFFOLD", "FedGamma", "FedCM", "FedACG", "AdaBest")
+    },
 }
 
 
@@ -320,10 +327,6 @@ def test_an_interrupted_evaluation_is_done_again(tmp_path, reference, monkeypatc
     assert toyseg.run_differences(reference, config) == []
 
 
-def logs(config):
-    return "".join(path.read_text() for path in Path(config["work_dir"]).rglob("*.log"))
-
-
 @pytest.mark.parametrize("damage", ["truncated", "no states"])
 def test_the_previous_checkpoint_is_used_with_a_warning(tmp_path, reference, damage):
     config = toyseg.run(tmp_path)
@@ -337,7 +340,7 @@ def test_the_previous_checkpoint_is_used_with_a_warning(tmp_path, reference, dam
         name = next(e["file"] for e in index.values() if e["file"] not in old)
         (tmp_path / "run" / "state" / "clients" / name).unlink()
     toyseg.train(config, resume=True)
-    assert re.search("WARNING.*going back to round_000005", logs(config))
+    assert re.search("WARNING.*going back to round_000005", toyseg.logs(config))
     assert toyseg.run_differences(reference, config) == []
 
 
@@ -353,7 +356,7 @@ def test_an_average_begins_anew_with_a_checkpoint_of_before_it(tmp_path):
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join([*lines[:2], lines[2].replace(b'"lr": 0.1', b'"lr": 0.7'), lines[3]]))
     toyseg.train(config, resume=True)
-    assert re.search("WARNING.*going back to round_000002", logs(config))
+    assert re.search("WARNING.*going back to round_000002", toyseg.logs(config))
     again = toyseg.checkpoint(config)
     for key in ("state_dict", "averaged_state_dict", "hooks"):
         assert toyseg.differences(whole[key], again[key]) == [], key
@@ -374,12 +377,12 @@ def test_resuming_a_finished_run_changes_nothing(tmp_path, settings, toy):
     config = settings[toy](tmp_path)
     toyseg.train(config)
     before, checkpoint, history = (
-        _results(config),
+        toyseg.results(config),
         toyseg.checkpoint(config),
         toyseg.history(config),
     )
     toyseg.train(config, resume=True)
-    assert toyseg.differences(before, _results(config)) == []
+    assert toyseg.differences(before, toyseg.results(config)) == []
     assert toyseg.differences(checkpoint, toyseg.checkpoint(config)) == []
     assert toyseg.history(config) == history
 
@@ -396,12 +399,7 @@ def test_killed_at_the_very_end(tmp_path, settings, references, monkeypatch, las
     assert not (tmp_path / "run" / "results.json").exists()
     toyseg.train(config, resume=True)
     assert toyseg.run_differences(references["images"], config) == []
-    assert _results(config)["final"] == _results(references["images"])["final"]
-
-
-def _results(config: dict) -> dict:
-    results = json.loads((Path(config["work_dir"]) / "results.json").read_text())
-    return {**results, "seconds": None}
+    assert toyseg.results(config)["final"] == toyseg.results(references["images"])["final"]
 
 
 def test_a_longer_run_goes_on_from_a_shorter_one(tmp_path, reference):

@@ -41,11 +41,6 @@ def reference(tmp_path_factory, root):
     return config
 
 
-def results_of(config: dict) -> dict:
-    results = json.loads((Path(config["work_dir"]) / "results.json").read_text())
-    return {**results, "seconds": None}
-
-
 OUTCOME = (
     "completed_rounds",
     "data",
@@ -61,7 +56,7 @@ OUTCOME = (
 def assert_same_run(one: dict, two: dict) -> None:
     """Bits of models and states, history, and every figure of the results."""
     assert toyseg.run_differences(one, two) == []
-    first, second = ({key: results_of(run)[key] for key in OUTCOME} for run in (one, two))
+    first, second = ({key: toyseg.results(run)[key] for key in OUTCOME} for run in (one, two))
     assert toyseg.differences(first, second) == []
 
 
@@ -131,7 +126,7 @@ def test_streamed_images_train_the_same_model(tmp_path, root):
     for config in (resident, streamed):
         toyseg.train(config)
     assert toyseg.run_differences(resident, streamed) == []
-    assert results_of(resident)["final"] == results_of(streamed)["final"]
+    assert toyseg.results(resident)["final"] == toyseg.results(streamed)["final"]
 
 
 def test_channels_last_is_a_matter_of_speed(tmp_path, root):
@@ -218,7 +213,7 @@ def test_one_client_is_centralized_training(tmp_path, root, transforms):
     inputs = (test.images / 255 - np.asarray(toycls.MEAN)) / np.asarray(toycls.STD)
     with torch.no_grad():
         predictions = model(torch.from_numpy(inputs).permute(0, 3, 1, 2)).argmax(1).numpy()
-    accuracy = results_of(config)["final"]["test"]["accuracy"]
+    accuracy = toyseg.results(config)["final"]["test"]["accuracy"]
     assert accuracy == pytest.approx(100 * (predictions == test.labels).mean(), abs=1e-9)
 
 
@@ -263,7 +258,7 @@ def test_when_it_is_evaluated_and_the_window_at_the_end(tmp_path, root):
     assert list(metrics) == [3, 6, 9, 10, 11, 12]
     window = [metrics[round_]["test/accuracy"] for round_ in (10, 11, 12)]
     assert len(set(window)) > 1, "worth averaging"
-    results = results_of(config)
+    results = toyseg.results(config)
     last = read_results(Path(config["work_dir"]) / "results.json").last_rounds
     assert last.rounds == 3 and last.evaluations == 3
     assert last.mean["test/accuracy"] == pytest.approx(np.mean(window), abs=1e-12)
@@ -330,7 +325,7 @@ def test_testing_a_checkpoint_gives_the_runs_figures(tool, tmp_path, root, refer
     assert code == 0, err
     tested = json.loads((tmp_path / "out" / "test_results.json").read_text())
     images = {"test": toycls.TEST, "corrupted": 10 * toycls.TEST}
-    final = results_of(reference)["final"]
+    final = toyseg.results(reference)["final"]
     assert tested["domains"] == {d: {**final[d], "images": images[d]} for d in images}
     assert tested["averaged"] is True and tested["round"] == 6
     assert f"{final['corrupted']['accuracy']:.2f}" in out
@@ -357,12 +352,12 @@ def test_a_dry_run_tells_the_plan_and_writes_nothing(tmp_path, root, capsys):
 
 def test_pictures_of_a_classification_run(tmp_path, root):
     hooks = {"pictures": {"type": "PicturesHook"}, "progress": {"type": "ProgressHook"}}
-    toycls.run(
+    config = toycls.run(
         tmp_path, root, default_hooks=hooks, train_cfg={"max_rounds": 2}, log_level="WARNING"
     )
     written = {path.name for path in (tmp_path / "run" / "pictures").glob("*.png")}
     assert {"curves.png", "corruptions.png", "client_accuracy.png"} <= written
-    log = next((tmp_path / "run").rglob("*.log")).read_text()
+    log = toyseg.logs(config)
     assert "not all could be drawn" not in log and "Traceback" not in log
 
 

@@ -16,7 +16,6 @@ import toyseg
 from algorithm_table import ENTRIES, LOSSES, OPTIMIZERS
 from mmengine.config import Config
 from torch import Tensor
-from torch.utils.data import Dataset
 
 from fedseg.core.client import Client
 from fedseg.core.client_data import JobStream
@@ -57,27 +56,14 @@ class NoiseImages(ImageArrays):
         super().__init__(images, np.arange(IMAGES), [str(i) for i in range(CLASSES)])
 
 
-@DATASETS.register_module()
-class NoiseStreets(Dataset):
-    """Images of 64x128 with label maps."""
-
-    seeded = True
-
-    def __len__(self) -> int:
-        return IMAGES
-
-    def __getitem__(self, key: tuple[int, int]) -> dict[str, Tensor]:
-        image = torch.full((3, 64, 128), key[0], dtype=torch.uint8)
-        return {"inputs": image, "data_samples": image[0]}
-
-
 def images(model: Mapping[str, Any], transforms: list[Any] = AUGMENTED) -> dict[str, Any]:
     data = {"type": "ResidentData", "dataset": {"type": "NoiseImages"}, "transforms": transforms}
     return {"model": model, "train_dataloader": data}
 
 
 def streets(model: Mapping[str, Any]) -> dict[str, Any]:
-    return {"model": model, "train_dataloader": {"dataset": {"type": "NoiseStreets"}}}
+    dataset = {"type": "ToyScenes", "users": {"a": IMAGES}, "scale": 8}  # 64x96
+    return {"model": model, "train_dataloader": {"dataset": dataset}}
 
 
 def network(name: str, **model: Any) -> dict[str, Any]:

@@ -170,18 +170,6 @@ def test_own_components_equal_a_plain_torch_loop(outside):
             torch.testing.assert_close(got[name], tensor, rtol=1e-12, atol=1e-14)
 
 
-def test_every_checkpoint_is_kept_and_plain(outside):
-    import outside_things
-
-    folder, _ = outside
-    names = sorted(p.name for p in (folder / "run" / "checkpoints").glob("*.pth"))
-    assert names == [f"round_{i:06d}.pth" for i in range(1, 6)]
-    content = torch.load(folder / "run" / "checkpoints" / names[-1], weights_only=True)
-    model = outside_things.OutsideNet().double()
-    assert model.load_state_dict(content["state_dict"], strict=True)
-    assert all(t.dtype == torch.float64 for t in content["state_dict"].values())
-
-
 def test_hooks_see_every_stage_in_order(outside):
     import outside_things
 

@@ -57,10 +57,6 @@ def files(config: dict[str, Any], *names: str) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in paths if path.is_file()}
 
 
-def log(config: dict[str, Any]) -> str:
-    return "".join(path.read_text() for path in Path(config["work_dir"]).rglob("*.log"))
-
-
 def change_lines(config: dict[str, Any], change: Callable[[list[bytes]], list[bytes]]) -> bytes:
     path = Path(config["work_dir"]) / "history.jsonl"
     damaged = b"".join(change(path.read_bytes().splitlines(keepends=True)))
@@ -90,7 +86,9 @@ def test_lost_rounds_are_computed_again(run, finished, number, change):
     later = files(run, "checkpoints/round_000006.pth", "results.json")
     toyseg.train(run, resume=True)
     assert toyseg.run_differences(finished, run) == []
-    assert f"history.jsonl, line {number}: " in log(run) and "back to round_000004" in log(run)
+    assert f"history.jsonl, line {number}: " in toyseg.logs(
+        run
+    ) and "back to round_000004" in toyseg.logs(run)
     assert files(run, "previous/*/*") == {"history.jsonl": damaged, **later}
 
 
@@ -126,7 +124,7 @@ def test_lines_after_the_checkpoint_are_written_again(run, finished, cut):
     toyseg.train(run, resume=True)
     assert toyseg.run_differences(finished, run) == []
     assert toyseg.history(run)[:BEFORE] == first[:BEFORE] and toyseg.history(run) != first
-    assert "going back" not in log(run)
+    assert "going back" not in toyseg.logs(run)
     assert sorted(files(run, "checkpoints/*")) == ["round_000004.pth", "round_000006.pth"]
 
 
@@ -157,7 +155,7 @@ def test_weights_that_are_not_finite(run, finished):
     with pytest.raises(DataError, match="is not finite"):
         toyseg.train(toyseg.merge(run, {"load_from": str(path), "work_dir": str(folder / "new")}))
     toyseg.train(run, resume=True)
-    assert "is not finite" in log(run) and toyseg.run_differences(finished, run) == []
+    assert "is not finite" in toyseg.logs(run) and toyseg.run_differences(finished, run) == []
     for round_ in (BEFORE, ROUNDS):
         poison(checkpoint_path(folder, round_), "server", "state")
     with pytest.raises(DataError, match=r"round_000006\.pth: server: state: .*is not finite"):
@@ -235,7 +233,7 @@ def test_another_number_of_threads_is_said(run):
         toyseg.train(run, resume=True)
     finally:
         torch.set_num_threads(1)
-    assert "rounds 1 to 4 were computed with threads 1, now 2" in log(run)
+    assert "rounds 1 to 4 were computed with threads 1, now 2" in toyseg.logs(run)
     results = json.loads((Path(run["work_dir"]) / "results.json").read_text())
     assert [(e["round"], e["threads"]) for e in results["environments"]] == [(1, 1), (5, 2)]
     assert all("torch" in entry for entry in results["environments"])
@@ -301,7 +299,7 @@ def test_a_schedule_that_more_rounds_would_change(tmp_path):
         0,
         0,
     ]
-    assert log(longer).count("from round 7 on the learning rate is 0") == 1
+    assert toyseg.logs(longer).count("from round 7 on the learning rate is 0") == 1
 
 
 def test_a_schedule_goes_on_over_more_rounds(tmp_path):
@@ -377,7 +375,7 @@ def test_fewer_rounds_than_are_trained_are_refused(run, finished):
     assert files(run, "*.py", "*.json*", "checkpoints/*") == before
     toyseg.train(run, resume=True)
     assert toyseg.run_differences(finished, run) == []
-    assert "going back" not in log(run)
+    assert "going back" not in toyseg.logs(run)
     checkpoint_path(Path(run["work_dir"]) / "checkpoints", ROUNDS).write_bytes(b"damaged")
     fewer = toyseg.merge(run, {"train_cfg": {"max_rounds": BEFORE + 1}})
     toyseg.train(fewer, resume=True)
@@ -388,7 +386,7 @@ def test_resume_in_a_config(run, tmp_path):
     path = toyseg.write_config(tmp_path / "toy.py", {**run, "resume": True})
     config = load_config(path, work_dir=Path(run["work_dir"]))
     train(config, quiet=True)
-    assert "resumed from" in log(run) and not (tmp_path / "run" / "previous").exists()
+    assert "resumed from" in toyseg.logs(run) and not (tmp_path / "run" / "previous").exists()
     config.resume = "False"
     with pytest.raises(ConfigError, match="resume: must be True or False"):
         train(config)
@@ -487,7 +485,7 @@ def test_the_last_of_fewer_rounds_is_evaluated(run, monkeypatch):
         with pytest.raises(ZeroDivisionError):
             toyseg.train(fewer, resume=True)
     toyseg.train(fewer, resume=True)
-    assert "going back" not in log(run)
+    assert "going back" not in toyseg.logs(run)
     results = read_results(Path(run["work_dir"]) / "results.json")
     assert results.final_round == results.completed_rounds == 8
     figure = toyseg.history(run)[7]["metrics"]["seen/accuracy"]

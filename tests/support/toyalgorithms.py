@@ -13,7 +13,7 @@ from fedseg.core.flat import FlatModel
 from fedseg.optim.local import build_local_optimizer
 from fedseg.runner.interrupt import InterruptGuard
 
-PARTICIPANTS = (["a", "b"], ["a", "f"], ["c", "b"])  # d and e never
+PARTICIPANTS = ("ab", "af", "cb")  # d and e never
 TRAINED = {"a", "b", "c", "f"}
 FEDAVG = {"type": "FedAvg"}
 
@@ -35,11 +35,7 @@ def run(folder: Path, algorithm: Mapping[str, Any], **changes: Any) -> dict[str,
         "algorithm": {"_delete_": True, **algorithm},
         "val_dataloader": None,
         "val_evaluator": None,
-        "client_sampler": {
-            "_delete_": True,
-            "type": "FixedSampler",
-            "participants": list(PARTICIPANTS),
-        },
+        "client_sampler": toyseg.fixed(*PARTICIPANTS),
         "train_cfg": {"max_rounds": len(PARTICIPANTS), "local_epochs": 2},
     }
     config = toyseg.merge(toyseg.settings(folder, **base), changes)

@@ -21,6 +21,7 @@ from fedseg.registry import DATASETS, MODELS
 SIZE = 3
 USERS = {"a": 1, "b": 2, "c": 1, "d": 4}  # client -> samples
 START = (2.0, -1.0, 0.5)
+fixed = toyseg.fixed
 
 
 def samples() -> tuple[np.ndarray, np.ndarray]:
@@ -122,11 +123,6 @@ def long(rounds: int, **train: Any) -> dict[str, Any]:
         "default_hooks": {"checkpoint": checkpoint},
         "optim_wrapper": {"optimizer": {"lr": 0.3}},
     }
-
-
-def fixed(*rounds: str) -> dict[str, Any]:
-    """The sampler of given participants, a string of client letters for every round."""
-    return {"_delete_": True, "type": "FixedSampler", "participants": [list(r) for r in rounds]}
 
 
 def run(folder: Path, algorithm: Mapping[str, Any], **changes: Any) -> dict[str, Any]:

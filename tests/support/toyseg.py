@@ -333,6 +333,11 @@ PLAIN = {
 }
 
 
+def fixed(*rounds: str) -> dict[str, Any]:
+    """The sampler of given participants, a string of client letters for every round."""
+    return {"_delete_": True, "type": "FixedSampler", "participants": [list(r) for r in rounds]}
+
+
 def merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """``base`` with ``changes`` over it, dicts key by key."""
     merged = copy.deepcopy(dict(base))
@@ -400,6 +405,17 @@ def client_states(config: Mapping[str, Any], round_: int | None = None) -> dict[
 def history(config: Mapping[str, Any]) -> list[dict[str, Any]]:
     text = (Path(config["work_dir"]) / "history.jsonl").read_text()
     return [json.loads(line) for line in text.splitlines()]
+
+
+def results(config: Mapping[str, Any]) -> dict[str, Any]:
+    """``results.json`` without what it took."""
+    content = json.loads((Path(config["work_dir"]) / "results.json").read_text())
+    return {**content, "seconds": None}
+
+
+def logs(config: Mapping[str, Any]) -> str:
+    """All log files."""
+    return "".join(path.read_text() for path in Path(config["work_dir"]).rglob("*.log"))
 
 
 def rewrite_history(config: Mapping[str, Any], records: list[dict[str, Any]]) -> None:
