@@ -16,9 +16,6 @@ from urllib.parse import urlencode
 
 from PIL import Image
 
-from fedseg import cli
-from fedseg.errors import ConfigError, DataError
-
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
@@ -70,30 +67,15 @@ def take_screenshots(
         folder: holds ``index.html``.
         out: where the PNG files go; it is made.
         views: what they show.
-
-    Returns:
-        The files, in the order of the views.
-
-    Raises:
-        DataError: there is no page. ConfigError: there is no browser, or no Playwright.
     """
+    from playwright.sync_api import sync_playwright
+
     index, out = Path(folder) / "index.html", Path(out)
-    if not index.is_file():
-        raise DataError(f"{index}: is missing: tools/leaderboard.py RUNS --out DIR writes the page")
-    browser_path = find_browser()
-    if browser_path is None:
-        raise ConfigError(
-            f"{VARIABLE}: no browser was found; install Chromium or name a browser there"
-        )
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError as error:
-        raise ConfigError(f"{error}: pip install playwright") from error
     out.mkdir(parents=True, exist_ok=True)
     paths = []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
-            executable_path=browser_path, args=list(ARGUMENTS), timeout=TIMEOUT
+            executable_path=find_browser(), args=list(ARGUMENTS), timeout=TIMEOUT
         )
         for view in views:
             page = browser.new_page(
@@ -137,7 +119,7 @@ def _reduce_colors(path: Path) -> None:
     small.save(path, optimize=True)
 
 
-def main() -> int:
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("folder", type=Path, metavar="DIR", help="folder of the page")
     parser.add_argument("--out", type=Path, required=True, help="folder of the screenshots")
@@ -146,8 +128,7 @@ def main() -> int:
     views = [view for view in VIEWS if not arguments.only or view.name in arguments.only]
     for path in take_screenshots(arguments.folder, arguments.out, views):
         print(path)
-    return 0
 
 
 if __name__ == "__main__":
-    cli.run(main)
+    main()
