@@ -273,18 +273,26 @@ def test_momentum_has_to_be_counted(tmp_path, algorithm, vector):
 # ---------------------------------------------------------------- a second pass at other weights
 
 
-@pytest.mark.parametrize("freeze", [False, True])
-@pytest.mark.parametrize("algorithm", [FEDSMOO, FEDSPEED], ids=["FedSMOO", "FedSpeed"])
-def test_running_statistics_of_the_second_pass(tmp_path, algorithm, freeze):
-    config = toyalgorithms.run(
-        tmp_path,
-        {**algorithm, "freeze_statistics": freeze},
-        client_sampler=toyseg.fixed("b"),
-        train_cfg={"max_rounds": 1},
-    )
+@pytest.mark.parametrize(
+    ("algorithm", "changes", "passes"),
+    [
+        ({**FEDSMOO, "freeze_statistics": False}, {}, 2),
+        ({**FEDSMOO, "freeze_statistics": True}, {}, 1),
+        ({**FEDSPEED, "freeze_statistics": False}, {}, 2),
+        ({**FEDSPEED, "freeze_statistics": True}, {}, 1),
+        # neither the full-batch gradient nor the pass at w counts
+        ({"type": "MIME"}, {}, 1),
+        ({"type": "MIME"}, WITH_SAM, 2),
+        ({"type": "MIMELite"}, {}, 1),
+        ({"type": "MIMELite"}, WITH_SAM, 2),
+    ],
+)
+def test_running_statistics_are_those_of_the_local_steps(tmp_path, algorithm, changes, passes):
+    first = {"client_sampler": toyseg.fixed("b"), "train_cfg": {"max_rounds": 1}}
+    config = toyalgorithms.run(tmp_path, algorithm, **changes, **first)
     steps = toyseg.history(config)[0]["participants"][0]["steps"]
     counted = int(toyseg.checkpoint(config)["state_dict"]["bn1.num_batches_tracked"])
-    assert counted == (steps if freeze else 2 * steps)
+    assert counted == passes * steps
 
 
 def test_both_passes_share_dropout(tmp_path):

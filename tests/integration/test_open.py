@@ -252,18 +252,6 @@ class ArrayHook(FederatedHook):
         record["mine"] = {"one": np.float32(0.5), "more": np.arange(2)}
 
 
-@HOOKS.register_module()
-class StopsInEvaluation(FederatedHook):
-    """Is interrupted in an evaluation; only once."""
-
-    stopped = False
-
-    def before_val(self, runner):
-        if not StopsInEvaluation.stopped:
-            StopsInEvaluation.stopped = True
-            raise LoadingError("x.png: cannot be read")
-
-
 def test_what_a_users_classes_say_in_arrays_is_plain_in_a_checkpoint(tmp_path):
     """And means the same: domains with clients of their own, and a record that waits."""
     changes = {"train_cfg": {"max_rounds": 2, "val_interval": 1}}
@@ -273,9 +261,9 @@ def test_what_a_users_classes_say_in_arrays_is_plain_in_a_checkpoint(tmp_path):
     hooks = {"custom_hooks": [{"type": "ArrayHook"}]}
     arrays = toyseg.settings(tmp_path / "arrays", **changes, **loaders, **hooks)
     toyseg.train(lists)
-    stopping = {"custom_hooks": [*hooks["custom_hooks"], {"type": "StopsInEvaluation"}]}
+    fail = {"type": "FailHook", "at": "before_val", "round_": 1}
     with pytest.raises(LoadingError):
-        toyseg.train({**arrays, **stopping})
+        toyseg.train({**arrays, "custom_hooks": [*hooks["custom_hooks"], fail]})
     waiting = load_checkpoint(Path(arrays["work_dir"], "checkpoints/round_000001.pth"))
     assert waiting["loop"]["pending"]["mine"] == {"one": 0.5, "more": [0, 1]}
     assert waiting["meta"]["dataset_meta"]["palette"] == [[0, 0, 0]] * 3

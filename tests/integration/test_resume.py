@@ -38,6 +38,10 @@ def settings(folder: Path, **changes: Any) -> dict[str, Any]:
     return toyseg.settings(folder, **toyseg.merge(base, changes))
 
 
+def fail(at: str, round_: int) -> dict[str, Any]:
+    return {"type": "FailHook", "at": at, "round_": round_}
+
+
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory) -> dict[str, Any]:
     torch.set_num_threads(1)
@@ -320,7 +324,7 @@ def test_while_a_run_goes_on_it_has_no_results(run):
     assert list(files(run, "results.json")) == ["results.json"] and not files(run, "previous/*/*")
     longer = toyseg.merge(run, {"train_cfg": {"max_rounds": ROUNDS + 2}})
     with pytest.raises(RuntimeError, match="power cut"):
-        toyseg.train({**longer, "custom_hooks": [{"type": "CrashInRound", "number": 7}]}, True)
+        toyseg.train({**longer, "custom_hooks": [fail("before_client", 7)]}, True)
     assert not files(run, "results.json")
     aside = files(run, "previous/*/results.json")
     assert (
@@ -329,16 +333,6 @@ def test_while_a_run_goes_on_it_has_no_results(run):
     )
     toyseg.train(longer, resume=True)
     assert json.loads(files(run, "results.json")["results.json"])["completed_rounds"] == ROUNDS + 2
-
-
-@HOOKS.register_module()
-class CrashInRound(FederatedHook):
-    def __init__(self, number: int) -> None:
-        self.number = number
-
-    def before_client(self, runner, client):
-        if runner.round == self.number:
-            raise RuntimeError("power cut")
 
 
 @HOOKS.register_module()
@@ -395,24 +389,11 @@ def test_resume_in_a_config(run, tmp_path):
 # ---------------------------------------------------------------- stops and changes
 
 
-@HOOKS.register_module()
-class LoadingFails(FederatedHook):
-    """After a round's training, its hook cannot read an image; only once."""
-
-    failed = False
-
-    def after_round(self, runner, record):
-        if runner.round == 3 and not LoadingFails.failed:
-            LoadingFails.failed = True
-            raise LoadingError("x.png: cannot be read")
-
-
 def test_a_round_that_a_hook_ended_has_had_its_step_of_the_schedule(tmp_path):
     whole, cut = (settings(tmp_path / name) for name in ("whole", "cut"))
     toyseg.train(whole)
     with pytest.raises(LoadingError):
-        toyseg.train({**cut, "custom_hooks": [{"type": "LoadingFails"}]})
-    assert LoadingFails.failed
+        toyseg.train({**cut, "custom_hooks": [fail("after_round", 3)]})
     toyseg.train(cut, resume=True)
     assert toyseg.run_differences(whole, cut) == []
 
@@ -477,7 +458,7 @@ def test_the_last_of_fewer_rounds_is_evaluated(run, monkeypatch):
     rounds = {"max_rounds": 9, "val_interval": 6, "val_last_rounds": 1}
     longer = toyseg.merge(run, {"train_cfg": rounds})
     with pytest.raises(RuntimeError, match="power cut"):
-        toyseg.train({**longer, "custom_hooks": [{"type": "CrashInRound", "number": 9}]}, True)
+        toyseg.train({**longer, "custom_hooks": [fail("before_client", 9)]}, True)
     assert "metrics" not in toyseg.history(run)[7] and checkpoint_path(folder, 8).is_file()
     fewer = toyseg.merge(longer, {"train_cfg": {"max_rounds": 8}})
     with monkeypatch.context() as patched:  # a kill within the evaluation

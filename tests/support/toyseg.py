@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.data import Dataset
 
+from fedseg.errors import LoadingError
 from fedseg.hooks import FederatedHook
 from fedseg.models import ImagePreprocessor
 from fedseg.models.weights import with_frozen_part
@@ -240,6 +241,27 @@ class KillHook(FederatedHook):
             return self._kill()
 
         store.torch.save = save
+
+
+@HOOKS.register_module()
+class FailHook(FederatedHook):
+    """Ends the run in a stage of a round: before_client, after_round or before_val."""
+
+    def __init__(self, at: str, round_: int) -> None:
+        self.at, self.fail_round = at, round_
+
+    def _fail(self, at: str, runner: Any, error: Exception) -> None:
+        if at == self.at and runner.round == self.fail_round:
+            raise error
+
+    def before_client(self, runner: Any, client: Any) -> None:
+        self._fail("before_client", runner, RuntimeError("power cut"))
+
+    def after_round(self, runner: Any, record: dict[str, Any]) -> None:
+        self._fail("after_round", runner, LoadingError("x.png: cannot be read"))
+
+    def before_val(self, runner: Any) -> None:
+        self._fail("before_val", runner, LoadingError("x.png: cannot be read"))
 
 
 @HOOKS.register_module()
