@@ -10,8 +10,6 @@ from toyalgorithms import SAM
 from toyquad import fixed, server_vector, trace
 
 from fedseg.errors import TrainingError
-from fedseg.hooks import FederatedHook
-from fedseg.registry import HOOKS
 
 MIME = {"type": "MIME"}
 ONE_STEP = {"train_cfg": {"local_steps": 1}}
@@ -55,21 +53,9 @@ def test_the_loss_is_that_of_the_local_steps(tmp_path):
 # ---------------------------------------------------------------- exchanges
 
 
-@HOOKS.register_module()
-class PoisonGradients(FederatedHook):
-    """Full-batch gradients that are not finite. clients: whose, or None for everybody's."""
-
-    def __init__(self, clients=None):
-        self.clients = clients
-
-    def after_client(self, runner, client, update):
-        if "gradient" in update.vectors and (self.clients is None or client.id in self.clients):
-            update.vectors["gradient"][0] = float("nan")
-
-
 @pytest.mark.parametrize("momentum", [0.0, 0.6])
 def test_a_rejected_gradient_is_not_in_c_and_its_client_goes_on(tmp_path, momentum):
-    hooks = [{"type": "PoisonGradients", "clients": ["b"]}]
+    hooks = [{"type": "PoisonHook", "clients": ["b"], "vector": "gradient"}]
     config = toyquad.run(
         tmp_path,
         {**MIME, "momentum": momentum},
@@ -92,7 +78,7 @@ def test_a_rejected_gradient_is_not_in_c_and_its_client_goes_on(tmp_path, moment
 
 
 def test_no_gradient_at_all_stops_the_run(tmp_path):
-    poison = {"custom_hooks": [{"type": "PoisonGradients"}]}
+    poison = {"custom_hooks": [{"type": "PoisonHook", "clients": "all", "vector": "gradient"}]}
     with pytest.raises(TrainingError, match=r"round 1: all 4 updates were rejected.*gradient"):
         toyquad.run(tmp_path, MIME, **poison)
 

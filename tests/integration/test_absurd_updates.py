@@ -168,21 +168,8 @@ def test_a_lost_model_is_not_called_good(tmp_path):
 
 def test_the_last_good_checkpoint_is_kept(tmp_path):
     """While rounds go on with a minority of their updates it is still there to go back to."""
-    config = toyseg.settings(
-        tmp_path,
-        client_sampler=fixed(*["abc"] * 6),
-        custom_hooks=[{"type": "PoisonLater", "first": 3}],
-    )
-
-    @HOOKS.register_module(force=True)
-    class PoisonLater(FederatedHook):
-        def __init__(self, first):
-            self.first = first
-
-        def after_client(self, runner, client, update):
-            if runner.round >= self.first and client.id != "a":
-                update.vectors["delta"][0] = float("nan")
-
-    toyseg.train(config)
+    bad = {"type": "PoisonHook", "clients": ["b", "c"]}
+    hooks = [{**bad, "round_": number} for number in range(3, 7)]
+    toyseg.run(tmp_path, client_sampler=fixed(*["abc"] * 6), custom_hooks=hooks)
     kept = sorted(p.name for p in (tmp_path / "run" / "checkpoints").glob("*.pth"))
     assert kept == ["round_000001.pth", "round_000005.pth", "round_000006.pth"]

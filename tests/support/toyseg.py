@@ -270,17 +270,27 @@ class PoisonHook(FederatedHook):
 
     Args:
         clients: their ids, or ``"all"``. round_: the only round, or None for every one.
-        value: what is written into the update.
+        value: what is written into the update. vector: where, if it is sent.
+        exchange: the only one of a round, or None for all.
     """
 
-    def __init__(self, clients: Any, round_: int | None = None, value: float = float("nan")):
-        self.clients, self.poison_round, self.value = clients, round_, value
+    def __init__(
+        self,
+        clients: Any,
+        round_: int | None = None,
+        value: float = float("nan"),
+        vector: str = "delta",
+        exchange: int | None = None,
+    ):
+        self.clients, self.when = clients, (round_, exchange)
+        self.value, self.vector = value, vector
 
     def after_client(self, runner: Any, client: Any, update: Any) -> None:
-        if self.poison_round not in (None, runner.round):
+        now = (runner.round, client.exchange)
+        if any(only not in (None, one) for only, one in zip(self.when, now, strict=True)):
             return
-        if self.clients == "all" or client.id in self.clients:
-            update.vectors["delta"][0] = self.value
+        if self.vector in update.vectors and (self.clients == "all" or client.id in self.clients):
+            update.vectors[self.vector][0] = self.value
 
 
 # ---------------------------------------------------------------- configs and runs
