@@ -48,7 +48,7 @@ def run_data(run: FoundRun, folder: Path, messages: list[str]) -> dict[str, Any]
         "clients": _clients(run, messages),
         "pictures": _pictures(run, folder / "pictures", messages),
         "config": _config(run, folder / "configs"),
-        "folder": quote(os.path.relpath(run.folder, folder.parent)),
+        "folder": quote(os.fsencode(os.path.relpath(run.folder, folder.parent))),
         "command": train_command(results),
         "verified": run.verified and run.verified.model_dump(),
     }

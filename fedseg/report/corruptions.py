@@ -22,16 +22,19 @@ def corruption_table(
     None, for one over fewer would not compare. Without a corrupted set there is no table. DataError
     if a corruption has another number of accuracies than there are severities.
     """
-    entry = next((e for e in domains.values() if e.get("corruptions")), None)
+    found = (e for e in domains.values() if isinstance(e.get("corruptions") or None, Mapping))
+    entry = next(found, None)
     if entry is None:
         return None
     rows = entry["corruptions"]
-    severities = list(entry.get("severities") or range(1, 1 + max(map(len, rows.values()))))
+    lengths = [len(values) for values in rows.values() if isinstance(values, list)]
+    severities = entry.get("severities") or range(1, 1 + max(lengths, default=0))
+    severities = list(severities) if isinstance(severities, list | range) else []
     table: dict[str, dict[int | str, float | None]] = {}
     for name in dict.fromkeys([*(n for n in CORRUPTIONS if n in rows), *rows]):
-        if len(rows[name]) != len(severities):
+        if not isinstance(rows[name], list) or len(rows[name]) != len(severities):
             raise DataError(
-                f"corruptions.{name}: has {len(rows[name])} accuracies for {len(severities)} "
+                f"corruptions.{name}: must have an accuracy for each of {len(severities)} "
                 "severities; evaluate again with fedseg test"
             )
         known = (value if is_number(value) else None for value in rows[name])

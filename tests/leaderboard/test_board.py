@@ -497,7 +497,7 @@ def test_one_bad_run_does_not_stop_the_board(tmp_path):
     for number, changes in enumerate(BAD_VALUES.values()):
         content = toyresults.results(RAINY, metrics, seed=number)
         content = toyresults.changed(content, **changes)
-        toyresults.write(tmp_path / f"bad\x1b{number}", content)
+        toyresults.write(tmp_path / f"bad\x1b\udcff{number}", content)
     toyresults.write(tmp_path / "good", toyresults.results(RAINY, metrics, seed=99, name="good"))
     board = build_board(*read_runs([tmp_path]))
     assert any(run.results.name == "good" for run in board.runs.values())

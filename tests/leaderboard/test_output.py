@@ -17,9 +17,19 @@ RAINY = "idda_rainy_heterogeneous"
 TARGET = "cifar10_a0_c5_cnn_traffic"
 
 
+def idda(unseen: float, **changes):
+    return toyresults.results(RAINY, {"unseen/mIoU": unseen, "seen/mIoU": 60.0}, **changes)
+
+
 @pytest.fixture
 def board(tmp_path):
-    return build_board(*read_runs([toyresults.write_four(tmp_path / "runs")]))
+    """Of two seeds, a run that misses its target, one of rendered images, a file that is no run."""
+    rendered = idda(20.125, experiment_sha256="d" * 64, name="demo|x")
+    missing = toyresults.results("cifar10_a0_c5_cnn", {"test/accuracy": 40.0})
+    runs = (idda(52.0, seed=0), idda(53.0, seed=1), missing, toyresults.synthetic(rendered))
+    for number, content in enumerate((*runs, {"accuracy": 1})):
+        toyresults.write(tmp_path / "runs" / str(number), content)
+    return build_board(*read_runs([tmp_path / "runs"]))
 
 
 def printed(board, **options) -> str:

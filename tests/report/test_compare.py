@@ -234,6 +234,14 @@ def test_corruptions_of_several_runs_are_one_map(tmp_path):
     np.testing.assert_array_equal(values, expected)
     assert [t.get_text() for t in figure.axes[0].get_yticklabels()] == ["fog", "snow", "mean"]
     assert draw_corruptions(read_sides(paths[2:])) is None
+    for damaged in ({"fog": 3}, {"fog": [1.0], "snow": [1.0, 2.0]}, {"fog": {"1": 2.0}}, 3):
+        content["final"]["corrupted"]["corruptions"] = damaged
+        side = read_sides([toyresults.write(tmp_path / "d", content)])
+        if damaged == 3:
+            assert draw_corruptions(side) is None
+        else:
+            with pytest.raises(DataError, match=r"corruptions\.\w+: must have an accuracy"):
+                draw_corruptions(side)
 
 
 def test_many_runs_have_a_panel_each(tmp_path):

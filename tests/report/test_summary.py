@@ -69,7 +69,7 @@ def test_the_copy_of_the_config_is_named_where_it_works_alone(run_copy):
 
 
 def test_recorded_names_are_no_markup(run_copy):
-    table = {"fog": {str(severity): 50.0 for severity in range(1, 6)}}
+    table = {"fog": [50.0] * 5}
     corrupted = {"accuracy": 50.0, "corruptions": table, "severities": ["[/b]", 2, 3, 4, 5]}
     final = {"[/b]": {"[/b]": 1.0}, "corrupted": corrupted}
     change(run_copy, name="[/b]", final=final)

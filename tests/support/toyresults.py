@@ -225,24 +225,3 @@ def parsed(content: Mapping[str, Any]) -> Results:
 
 def match(id_: str, content: Mapping[str, Any]) -> Match:
     return matches(parsed(content), [setting(id_)])[0]
-
-
-def write_four(root: Path) -> Path:
-    """Two seeds of an experiment, a run that misses its target, one of rendered images; and a
-    file that is no run. Returns the folder.
-    """
-
-    def idda(unseen: float, **changes: Any) -> dict[str, Any]:
-        metrics = {"unseen/mIoU": unseen, "seen/mIoU": 60.0}
-        return results("idda_rainy_heterogeneous", metrics, **changes)
-
-    contents = (
-        idda(52.0, seed=0),
-        idda(53.0, seed=1),
-        results("cifar10_a0_c5_cnn", {"test/accuracy": 40.0}),
-        synthetic(idda(20.125, experiment_sha256="d" * 64, name="demo|x")),
-        {"accuracy": 1},
-    )
-    for number, content in enumerate(contents):
-        write(root / str(number), content)
-    return root
