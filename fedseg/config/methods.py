@@ -157,8 +157,11 @@ class Composition:
             make_importable(beside.parent)
             return beside
         if name is None:
-            hint, known = did_you_mean(method, self.known), ", ".join(self.known)
-            raise ConfigError(f"methods: {self.title}: unknown {method!r}{hint}; known: {known}")
+            hint = did_you_mean(method, self.known)
+            listed = self.title if self.path.resolve().is_relative_to(CONFIGS) else self.path
+            raise ConfigError(
+                f"methods: {self.title}: unknown {method!r}{hint}; run fedseg list {listed}"
+            )
         return self.known[name]
 
     def _read_methods(self, names: Iterable[str]) -> list[Method]:
@@ -241,11 +244,9 @@ class Composition:
                 value = get(merged.values, key)
                 if value in _as_list(refused):
                     setting_it = [m.name for m in self.chosen if get(m.layer.values, key) == value]
+                    verb = "cannot be combined with" if setting_it else "does not apply to"
                     other = (setting_it or [self.title])[-1]
-                    raise ConfigError(
-                        f"methods: {method.name} cannot be combined with {other}: {key} is "
-                        f"{value!r}"
-                    )
+                    raise ConfigError(f"methods: {method.name} {verb} {other}: {key} is {value!r}")
         values = {key: value for key, value in merged.values.to_dict().items() if key not in KEYS}
         if self.setting or self.chosen:
             values["setting"], values["methods"] = self.title, self.methods

@@ -33,9 +33,9 @@ def show_plan(jobs: Sequence[Job], at_once: int) -> None:
     for reason in dict.fromkeys(left for left in seconds.values() if isinstance(left, str)):
         console.print(reason, style="red", markup=False)
     console.print(
-        f"{len(jobs)} runs, {format_duration(sum(known))} of computing, at least "
-        f"{format_duration(max(sum(known) / at_once, max(known, default=0)))} with "
-        f"{at_once} at a time on cores of their own",
+        f"{len(jobs)} run{'s' * (len(jobs) > 1)}: {format_duration(sum(known))} of computing, at "
+        f"least {format_duration(max(sum(known) / at_once, max(known, default=0)))} with "
+        f"{at_once} at a time on separate cores",
         highlight=False,
     )
 

@@ -218,7 +218,7 @@ def test_what_contradicts_is_refused_with_both_names():
 
 def test_wrong_names_are_said_with_what_there_is(mine, write):
     for methods, expected in (
-        (["fedasan"], ["methods", "'fedasan'", "'fedasam'", "scaffold"]),
+        (["fedasan"], ["methods", "'fedasan'", "'fedasam'", f"fedseg list {mine}"]),
         (["nowhere.py"], ["methods", "nowhere.py"]),
         (["bad"], ["bad.py", "slot", "'averages'", "average"]),
         (["broken"], ["broken.py", "SyntaxError"]),
