@@ -109,7 +109,7 @@ class Spec(Options):
     data: Annotated[tuple[str, ...], "train, test domains"] = (TRAIN,)
     client: Annotated[
         str | None,
-        "the model that this participant of the next round trains, on its own and on all data; "
+        "the model that this client trains in the next round, on its own and on all data; "
         "line: between the global model and it",
     ] = None
     points: Annotated[Annotated[int, Ge(2)] | None, "on an axis (21; on a line 31)"] = None

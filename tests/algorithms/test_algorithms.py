@@ -280,6 +280,9 @@ def test_momentum_has_to_be_counted(tmp_path, algorithm, vector):
         ({**FEDSMOO, "freeze_statistics": True}, {}, 1),
         ({**FEDSPEED, "freeze_statistics": False}, {}, 2),
         ({**FEDSPEED, "freeze_statistics": True}, {}, 1),
+        (FEDAVG, {}, 1),
+        (FEDAVG, WITH_SAM, 2),
+        (FEDAVG, {"optim_wrapper": {**SAM, "freeze_statistics": True}}, 1),
         # neither the full-batch gradient nor the pass at w counts
         ({"type": "MIME"}, {}, 1),
         ({"type": "MIME"}, WITH_SAM, 2),

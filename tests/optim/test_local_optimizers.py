@@ -209,19 +209,6 @@ def test_both_passes_see_the_same_dropout(tmp_path):
     assert not torch.allclose(other["conv1.weight"], sgd["conv1.weight"])
 
 
-def test_statistics_of_the_second_pass_can_be_left_out(tmp_path):
-    """One pass a step moves the statistics as SGD's do; two passes count every batch twice."""
-    batches = {
-        name: one_round(tmp_path / name, wrapper)["bn1.num_batches_tracked"]
-        for name, wrapper in {
-            "sgd": {"type": "OptimWrapper"},
-            "frozen": {"type": "SAMOptimWrapper", "rho": 0.1, "freeze_statistics": True},
-            "both": {"type": "SAMOptimWrapper", "rho": 0.1},
-        }.items()
-    }
-    assert batches["frozen"] == batches["sgd"] and abs(batches["both"] - 2 * batches["sgd"]) <= 1
-
-
 @pytest.mark.parametrize("kind", ["Adagrad", "Adam", "SGD"])
 def test_every_client_has_a_fresh_optimizer(kind):
     config = {"optimizer": {"type": kind, "lr": 0.1}}
