@@ -12,6 +12,7 @@ from rich.table import Table
 from fedseg.checks import is_number
 from fedseg.cli import printable, program
 from fedseg.metric_names import Metric, domain_label, flatten, main_metric
+from fedseg.names import PREPARED_BY
 from fedseg.report.corruptions import corruption_table
 from fedseg.runner.checkpoint import checkpoints
 from fedseg.runs.schema import FILE_NAME, Results, read_results
@@ -149,14 +150,16 @@ def _next_steps(
         command = f"{program()} test {_to_test(results, folder, config, newest)}"
         yield f"\n[dim]test the model[/dim]\n  {escape(printable(command))}"
     if results.train.synthetic:
-        name = escape(results.train.dataset.removesuffix("Dataset"))
-        data, tool = name.lower(), name.lower()
-        if name == "SyntheticShapes":
-            name, data, tool = "CIFAR-10", "cifar10", "cifar"
-        yield (
-            "\n[dim]the data are synthetic: these are not results of the published benchmark; to "
-            f"use the real {name} in data/{data}[/dim]\n  {program()} prepare {tool}"
-        )
+        kind = results.train.dataset
+        name = "CIFAR-10" if kind == "SyntheticShapesDataset" else kind.removesuffix("Dataset")
+        text = "the data are synthetic: these are not results of the published benchmark"
+        tool = PREPARED_BY.get(kind, "").removesuffix(" --synthetic").removeprefix("fedseg ")
+        if tool.startswith("prepare "):
+            data = name.lower().replace("-", "")
+            text += f"; to use the real {escape(name)} in data/{data}[/dim]\n  {program()} {tool}"
+        else:
+            text += "[/dim]"
+        yield f"\n[dim]{text}"
         if real_config is not None:
             yield f"  {program()} train {escape(str(real_config))}"
 

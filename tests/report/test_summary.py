@@ -75,7 +75,8 @@ def test_recorded_names_are_no_markup(run_copy):
     change(run_copy, name="[/b]", final=final)
     change(run_copy, data__train__synthetic=True, data__train__dataset="[/u]Dataset")
     text = printed(run_copy)
-    assert "[/b]\n" in re.sub(" +", "", text) and "the real [/u] in" in text
+    assert "[/b]\n" in re.sub(" +", "", text)
+    assert "synthetic" in text and "prepare" not in text  # no command makes such data
 
 
 def test_classification_and_missing_metrics(run_copy):
