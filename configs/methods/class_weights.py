@@ -3,4 +3,4 @@
 slot = ["regularizer", "loss"]
 refuses = {"val_evaluator.type": "Accuracy"}  # for segmentation
 
-local_loss = dict(type="ClassWeights")
+local_loss = dict(_delete_=True, type="ClassWeights")

@@ -376,6 +376,7 @@ class BoundaryIoU(PixelMetric):
         labels, predictions = self._check(labels, predictions)
         valid = labels != self.ignore_index
         self._check_range("labels", labels.masked_fill(~valid, 0))
+        predictions = predictions.masked_fill(~valid, self.ignore_index)  # the same is outside
         counts = torch.zeros(3, len(self.classes), dtype=torch.int64, device=labels.device)
         for number in torch.unique(torch.cat([labels[valid], predictions[valid]])).tolist():
             truth, found = (self._near(ids == number) & valid for ids in (labels, predictions))

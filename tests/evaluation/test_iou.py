@@ -135,7 +135,7 @@ def test_dice_and_boundary_iou_against_their_definitions(width):
     for c in classes:
         near = [
             np.stack([by_erosion(image == c, reach) for image in side]) & known
-            for side in (truth, guess)
+            for side in (truth, np.where(known, guess, 255))
         ]
         both, union = (near[0] & near[1]).sum(), (near[0] | near[1]).sum()
         sides = [(side == c) & known for side in (truth, guess)]
@@ -146,6 +146,9 @@ def test_dice_and_boundary_iou_against_their_definitions(width):
         assert one.details()[name] == pytest.approx(values) and values["bus"] is None
         mean = np.mean([value for value in values.values() if value is not None])
         assert one.evaluate(2) == {f"m{name}": pytest.approx(mean)} and 10 < mean < 90
+        one.reset()
+        run(one, truth, np.where(known, truth, 0))  # what is predicted for ignored pixels is free
+        assert one.evaluate(1) == {f"m{name}": 100.0}
 
 
 def test_dice_and_boundary_iou_by_domain_and_client(tmp_path):
