@@ -222,6 +222,7 @@ def _offline(field: str) -> Iterator[None]:
         mock.patch("socket.getaddrinfo", refuse),
         mock.patch.dict(os.environ, TORCH_HOME=empty),
         mock.patch("torch.hub._hub_dir", None),
+        mock.patch.multiple("huggingface_hub.constants", HF_HUB_CACHE=empty, HF_HUB_OFFLINE=False),
     ):
         yield
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 import toyseg
 from mmengine.config import Config
+from safetensors.torch import save_file
 
 from fedseg.errors import ConfigError, DataError, ResourceError, TrainingError
 from fedseg.loaders.streaming import StreamingData
@@ -510,10 +511,16 @@ FROM_INSIDE = {
 
 @pytest.mark.parametrize("name", FROM_INSIDE)
 def test_a_network_of_mmsegmentation_that_does_not_fit_is_named(tmp_path, name, monkeypatch):
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    for key, value in {"HF_HUB_CACHE": str(tmp_path), "HF_HUB_OFFLINE": True}.items():
+        monkeypatch.setattr(f"huggingface_hub.constants.{key}", value)
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
-    (tmp_path / "hub" / "checkpoints").mkdir(parents=True)
-    torch.save({}, tmp_path / "hub" / "checkpoints" / "a.pth")  # an earlier download
+    hub, commit = tmp_path / "models--timm--resnet18.a1_in1k", "a" * 40
+    snapshot = hub / "snapshots" / commit
+    for folder in (tmp_path / "hub" / "checkpoints", hub / "refs", snapshot):
+        folder.mkdir(parents=True)
+    torch.save({}, tmp_path / "hub" / "checkpoints" / "a.pth")  # earlier downloads
+    (hub / "refs" / "main").write_text(commit)
+    save_file({}, snapshot / "model.safetensors")
     model, message = FROM_INSIDE[name]
     changes = {**toyseg.PLAIN, "model": model}
     with pytest.raises(ConfigError, match=message):
