@@ -243,7 +243,9 @@ def _read_verified(folder: Path, results: Results, messages: list[str]) -> Verif
     except DataError as error:
         messages.append(str(error))
         return None
-    return verified if verified.results_sha256 == results.results_sha256 else None
+    if results.edited or verified.results_sha256 != results.results_sha256:
+        return None
+    return verified
 
 
 def _find(path: Path, messages: list[str]) -> Iterator[Path]:

@@ -8,6 +8,7 @@ from toyhistory import METRIC, record, write_history
 
 from fedseg.errors import DataError
 from fedseg.runs.run_files import read_run, read_runs
+from fedseg.runs.schema import OWN_DIGEST
 
 RAINY = "idda_rainy_heterogeneous"
 
@@ -168,3 +169,22 @@ def test_a_linked_run_is_read_once(tmp_path):
         (tmp_path / "work_dirs" / name).symlink_to(tmp_path / "elsewhere" / "run")
     runs, messages = read_runs([tmp_path / "work_dirs"])
     assert len(runs) == 1 and not messages
+
+
+def write_verified(folder, **changes):
+    content = json.loads((folder / "results.json").read_text())
+    about = {"checkpoint": "round_001600.pth", "checkpoint_sha256": "0" * 64, "tolerance": 0.0}
+    about |= {"results_sha256": content[OWN_DIGEST], **changes}
+    (folder / "verified.json").write_text(json.dumps(about))
+
+
+def test_results_that_were_edited_are_not_verified(tmp_path):
+    folder = toyresults.write(tmp_path / "run", idda())
+    write_verified(folder)
+    (run,), messages = read_runs([folder])
+    assert run.verified is not None and not messages
+    content = json.loads((folder / "results.json").read_text())
+    content["threads"] += 1  # what it states of itself stays
+    (folder / "results.json").write_text(json.dumps(content))
+    (run,), (message,) = read_runs([folder])
+    assert run.verified is None and "was changed after the run wrote it" in message
