@@ -12,7 +12,7 @@ from mmengine.model import BaseModel
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from fedseg.errors import ConfigError, DataError
+from fedseg.errors import ConfigError, DataError, lacks_memory
 from fedseg.files import own_path, sha256
 from fedseg.registry import MISTAKES, MODELS, build, check_arguments
 
@@ -142,19 +142,42 @@ def with_frozen_part(content: Any, checkpoint: Path) -> Any:
         DataError: their file is not beside the checkpoint, or damaged.
     """
     frozen = content.get("frozen") if isinstance(content, dict) else None
-    if not isinstance(frozen, dict):
-        return content
-    path = own_path(checkpoint.parent, Path(str(frozen.get("file"))).name)
+    if not isinstance(frozen, dict) or not frozen.keys() >= {"file", "sha256", "names"}:
+        return content  # a file from elsewhere may have something of that name
+    path = own_path(checkpoint.parent, Path(str(frozen["file"])).name)
     if not path.is_file():
         raise DataError(f"{checkpoint}: its frozen weights are in {path.name}: copy both files")
-    if sha256(path) != frozen.get("sha256"):
+    if sha256(path) != frozen["sha256"]:
         raise DataError(f"{path}: is damaged, its checksum does not match")
-    shared = torch.load(path, map_location="cpu", weights_only=True)
-    if sum(tensor.nbytes for tensor in shared.values()) > path.stat().st_size:
-        raise DataError(f"{path}: is damaged, it is smaller than what it says it has")
-    whole = {key: content[key] | shared for key in STATE_DICTS if key in content}
-    ordered = {key: {n: one[n] for n in frozen["names"]} for key, one in whole.items()}
+    try:
+        shared = read_frozen_part(path)
+        whole = {key: content[key] | shared for key in STATE_DICTS if key in content}
+        ordered = {key: {n: one[n] for n in frozen["names"]} for key, one in whole.items()}
+    except Exception as error:
+        if lacks_memory(error):
+            raise
+        raise DataError(
+            f"{path}: is damaged, it is not the frozen part of {checkpoint.name} ({error!r})"
+        ) from error
     return {key: value for key, value in (content | ordered).items() if key != "frozen"}
+
+
+def read_frozen_part(path: Path) -> dict[str, Tensor]:
+    """The weights in a file of a run's frozen weights; any error if it has something else."""
+    shared = torch.load(path, map_location="cpu", weights_only=True)
+    size = path.stat().st_size
+    if sum(check_stored(size, tensor).nbytes for tensor in shared.values()) > size:
+        raise ValueError("it is smaller than what it says it has")
+    return shared
+
+
+def check_stored(size: int, tensor: Tensor) -> Tensor:
+    """A plain tensor; one without storage for each value may be larger than any memory."""
+    if tensor.is_quantized or tensor.is_complex() or tensor.layout != torch.strided:
+        raise ValueError(f"a tensor of {tensor.dtype}, {tensor.layout}")
+    if tensor.numel() * tensor.element_size() > size:
+        raise ValueError(f"a tensor of {tuple(tensor.shape)} in a file of {size} bytes")
+    return tensor
 
 
 class InitializedModel(BaseModel):

@@ -28,13 +28,14 @@ from fedseg.errors import ConfigError, DataError, lacks_memory
 from fedseg.files import atomic_writer, sha256
 from fedseg.memory import find_fault
 from fedseg.metric_names import Metric
-from fedseg.models.weights import STATE_DICTS, with_frozen_part
+from fedseg.models.weights import STATE_DICTS, check_stored, read_frozen_part, with_frozen_part
 from fedseg.registry import HOOKS
 from fedseg.runner.state_store import save_tensors
 
 PATTERN = re.compile(r"round_(\d{6,})\.pth")
 DIGEST = "content_sha256"
 WEIGHTS = (*STATE_DICTS, "client_statistics")
+_SHARED: dict[Path, str] = {}  # sums of the files of frozen weights that this process wrote or read
 
 
 class Facts(BaseModel):
@@ -101,17 +102,8 @@ def _content_digest(payload: Mapping[str, Any]) -> str:
     return digest.hexdigest()
 
 
-def _check_stored(size: int, tensor: Tensor) -> Tensor:
-    """A plain tensor; one without storage for each value may be larger than any memory."""
-    if tensor.is_quantized or tensor.is_complex() or tensor.layout != torch.strided:
-        raise ValueError(f"a tensor of {tensor.dtype}, {tensor.layout}")
-    if tensor.numel() * tensor.element_size() > size:
-        raise ValueError(f"a tensor of {tuple(tensor.shape)} in a file of {size} bytes")
-    return tensor
-
-
 def _with_storage(tensor: Tensor) -> Tensor:
-    """An expanded tensor as one that has its values, see :func:`_check_stored`."""
+    """An expanded tensor as one that has its values, see :func:`check_stored`."""
     expanded = tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes()
     return tensor.contiguous() if expanded else tensor
 
@@ -125,13 +117,33 @@ def save_checkpoint(path: Path, payload: Mapping[str, Any], frozen: Collection[s
     weights = payload["state_dict"] if frozen else {}
     shared = {name: tensor for name, tensor in weights.items() if name in frozen}
     if shared:
-        file = path.with_name(f"frozen_{_content_digest(shared)[:16]}.pth")
-        if not file.is_file():
-            save_tensors(file, shared)
+        digest = _content_digest(shared)
+        file = path.with_name(f"frozen_{digest[:16]}.pth")
         for key in set(STATE_DICTS) & payload.keys():
             payload[key] = {n: t for n, t in payload[key].items() if n not in shared}
-        payload["frozen"] = {"file": file.name, "sha256": sha256(file), "names": [*weights]}
+        found = _share(file, shared, digest)
+        payload["frozen"] = {"file": file.name, "sha256": found, "names": [*weights]}
     save_tensors(path, {**payload, DIGEST: _content_digest(payload)})
+
+
+def _share(file: Path, weights: Mapping[str, Tensor], digest: str) -> str:
+    """Write the weights that checkpoints share unless the file has them. Returns its SHA-256.
+
+    A file that changed since this process met it is written again, to the bytes that it had: the
+    checkpoints before name their sum.
+    """
+    found = sha256(file) if file.is_file() and not file.is_symlink() else None
+    if found is None or found != _SHARED.get(file):
+        sound = found is not None and file not in _SHARED and _has(file, digest)
+        _SHARED[file] = found if sound else save_tensors(file, weights)
+    return _SHARED[file]
+
+
+def _has(file: Path, digest: str) -> bool:
+    try:
+        return _content_digest(read_frozen_part(file)) == digest
+    except Exception:
+        return False
 
 
 def load_checkpoint(path: str | Path) -> dict[str, Any]:
@@ -146,7 +158,7 @@ def load_checkpoint(path: str | Path) -> dict[str, Any]:
         raise DataError(f"{path}: no such checkpoint")
     try:
         payload = torch.load(path, map_location="cpu", weights_only=True)
-        map_tensors(partial(_check_stored, path.stat().st_size), payload)
+        map_tensors(partial(check_stored, path.stat().st_size), payload)
         digest = _content_digest(payload) if isinstance(payload, dict) else None
         own = payload.get(DIGEST, digest) if isinstance(payload, dict) else None
         payload = with_frozen_part(payload, path)

@@ -15,7 +15,9 @@ import torch
 from toyseg import differences
 
 from fedseg.errors import DataError, resource_error
+from fedseg.files import sha256
 from fedseg.models.weights import WeightsFile
+from fedseg.runner import checkpoint
 from fedseg.runner import state_store as store
 from fedseg.runner.checkpoint import (
     checkpoint_path,
@@ -302,3 +304,60 @@ def test_frozen_weights_are_written_once(tmp_path):
     file.write_bytes(file.read_bytes()[:-1])
     with pytest.raises(DataError, match=rf"{file.name}: is damaged"):
         load_checkpoint(path)
+
+
+QUANTIZED = torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8)
+FROZEN_DAMAGE = {
+    "a bit": lambda file, raw: file.write_bytes(raw[:900] + bytes([raw[900] ^ 64]) + raw[901:]),
+    "all": lambda file, raw: file.write_bytes(b""),
+    "another kind": lambda file, raw: torch.save({"b": QUANTIZED}, file),
+    "a link": lambda file, raw: file.symlink_to(shutil.move(file, file.parent.parent / "away")),
+}
+
+
+@pytest.mark.parametrize("name", FROZEN_DAMAGE)
+@pytest.mark.parametrize("resumed", [False, True])
+def test_a_damaged_file_of_frozen_weights_is_written_again(tmp_path, monkeypatch, name, resumed):
+    folder, content = tmp_path / "run", {"state_dict": {"b": torch.rand(1000)}}
+    save_checkpoint(checkpoint_path(folder, 1), {**content, "round": 1}, {"b"})
+    (file,) = folder.glob("frozen_*.pth")
+    raw = file.read_bytes()
+    FROZEN_DAMAGE[name](file, raw)
+    if resumed:
+        monkeypatch.setattr(checkpoint, "_SHARED", {})  # of this process
+    save_checkpoint(checkpoint_path(folder, 2), {**content, "round": 2}, {"b"})
+    assert file.read_bytes() == raw and not file.is_symlink()
+    for round_ in (1, 2):
+        found = load_checkpoint(checkpoint_path(folder, round_))
+        assert torch.equal(found["state_dict"]["b"], content["state_dict"]["b"])
+
+
+def test_a_sound_file_of_frozen_weights_stays_as_another_version_wrote_it(tmp_path, monkeypatch):
+    save_checkpoint(checkpoint_path(tmp_path, 1), payload(1), {"w"})
+    (file,) = tmp_path.glob("frozen_*.pth")
+    torch.save(torch.load(file), file, _use_new_zipfile_serialization=False)
+    raw = file.read_bytes()
+    monkeypatch.setattr(checkpoint, "_SHARED", {})
+    save_checkpoint(checkpoint_path(tmp_path, 1), payload(1), {"w"})
+    assert file.read_bytes() == raw and load_checkpoint(checkpoint_path(tmp_path, 1))
+
+
+@pytest.mark.parametrize("wrong", [{"w": QUANTIZED}, {"v": torch.ones(2)}, [torch.ones(2)]])
+def test_a_frozen_part_of_something_else_is_damaged(tmp_path, wrong):
+    path = checkpoint_path(tmp_path, 1)
+    save_checkpoint(path, payload(1), {"w"})
+    (file,) = tmp_path.glob("frozen_*.pth")
+    torch.save(wrong, file)
+    content = torch.load(path)
+    content["frozen"]["sha256"] = sha256(file)
+    torch.save(content, path)
+    for read in (load_checkpoint, lambda path: WeightsFile(str(path))._read()):
+        with pytest.raises(DataError, match=rf"{file.name}: is damaged, it is not the frozen part"):
+            read(path)
+
+
+@pytest.mark.parametrize("frozen", [{"bn": True}, {"file": "a", "sha256": "b"}])
+def test_a_file_from_elsewhere_may_have_something_called_frozen(tmp_path, frozen):
+    weights = {"w": torch.ones(2)}
+    torch.save({"state_dict": weights, "frozen": frozen}, tmp_path / "other.pth")
+    assert differences(WeightsFile(str(tmp_path / "other.pth"))._read(), weights) == []
