@@ -44,12 +44,20 @@ def prepare(published: ImageSet, root: Path, options: ImageOptions) -> Outcome:
         released_files = find_released(published, options.released)
     elif partition != NO_SPLIT:
         usual = {"pachinko": (PACHINKO["alpha"],), **published.alphas}
+        alphas = options.alpha or usual.get(partition, ())
         clients = PACHINKO["clients"] if partition == "pachinko" else published.clients
+        clients = clients or None if num_clients is None else num_clients
+        for flag, value, needless in (
+            ("--alpha", alphas or None, ("natural", "homogeneous")),
+            ("--num-clients", clients, ("natural",)),
+        ):
+            if value is None and partition not in needless:
+                raise ConfigError(f"{flag}: {published.name} has no usual one: give it")
         splits = named_partitions(
             partition,
-            options.alpha or usual.get(partition, ()),
+            alphas,
             options.users,
-            num_clients=clients if num_clients is None else num_clients,
+            num_clients=clients,
             beta=options.beta,
             seed=options.seed,
             key="users",

@@ -18,6 +18,8 @@ from fedseg.files import read_json
 from .description import ImageSet, Labeled, Part
 
 PATTERNS = ("{}/*.json", "fed_emnist_{}.h5")
+MOST = 10**5  # samples of a user in HDF5: its header may declare any number
+PIXELS = ((784,), (28, 28))  # shapes of a sample
 UNKNOWN = 255  # number of a character that is no class
 
 
@@ -39,10 +41,6 @@ class LeafFiles:
                     return place
         return None
 
-    def download(self, root: Path) -> Path:
-        """Nothing is downloaded: LEAF's scripts make the files."""
-        raise OSError(f"--download is for CIFAR and MNIST, LEAF makes {self.published.source}")
-
     def read(self, source: Path) -> Labeled:
         """Read the files, users in their order."""
         place = self.find(source)
@@ -52,11 +50,14 @@ class LeafFiles:
         read = _read_json if pattern.endswith(".json") else _read_hdf5
         parts = {}
         for split in SPLITS:
-            users, images, labels = [], [], []
+            users, images, labels, seen = [], [], [], {}
             for file in sorted(place.glob(pattern.format(split))):
                 for user, x, y in read(file):
+                    if user in seen:
+                        raise DataError(f"{file}: user {user!r} is in {seen[user]}, too: keep one")
+                    seen[user] = file
                     try:
-                        own = self._images(x), self._number(y) if self.is_text else np.array(y)
+                        own = self._images(x), self._labels(y)
                         if len(own[0]) != len(own[1]):
                             raise ValueError(f"{len(own[0])} samples have {len(own[1])} labels")
                     except (TypeError, ValueError, OverflowError) as error:
@@ -64,6 +65,8 @@ class LeafFiles:
                     images.append(own[0])
                     labels.append(own[1])
                     users += [user] * len(own[0])
+            if not users:
+                raise DataError(f"{place}: {split}: has no sample: make it again")
             parts[split] = Part(np.concatenate(images), np.concatenate(labels), users)
         return Labeled(parts, pattern.format("{train,test}"))
 
@@ -73,10 +76,23 @@ class LeafFiles:
             if not all(isinstance(text, str) and len(text) == length for text in x):
                 raise ValueError(f"its x must be texts of {length} characters")
             return self._number(x).reshape(-1, *self.published.shape)
-        values = np.asarray(x, np.float64).reshape(-1, *self.published.shape)
+        values = np.asarray(x)
+        if len(values) and (values.dtype.kind not in "fiu" or values.shape[1:] not in PIXELS):
+            raise ValueError("its x must be numbers, 28x28 of each sample")
+        values = values.astype(np.float64).reshape(-1, *self.published.shape)
         if not ((values >= 0) & (values <= 1)).all():  # NaN is neither
             raise ValueError("its x must be gray values from 0 to 1")
         return np.rint(255 * values).astype(np.uint8)
+
+    def _labels(self, y: Any) -> np.ndarray:
+        if self.is_text:
+            if not isinstance(y, list) or any(not isinstance(c, str) or len(c) != 1 for c in y):
+                raise ValueError("its y must be characters")
+            return self._number(y).astype(np.int64)
+        values = np.asarray(y)
+        if len(values) and (values.ndim != 1 or values.dtype.kind not in "iu"):
+            raise ValueError("its y must be whole numbers")
+        return values.astype(np.int64)
 
     def _number(self, texts: Any) -> np.ndarray:
         """The number of every character."""
@@ -90,6 +106,8 @@ def _read_json(file: Path) -> Iterator[tuple[str, Any, Any]]:
     content = read_json(file)
     try:
         counts = dict(zip(content["users"], content["num_samples"], strict=True))
+        if not counts.keys() == content["user_data"].keys() or len(counts) < len(content["users"]):
+            raise ValueError("users are not those of user_data, each once")
         for user, own in content["user_data"].items():
             if counts[user] != len(own["x"]):
                 raise ValueError(f"user {user!r} has {len(own['x'])} samples, not {counts[user]}")
@@ -106,6 +124,11 @@ def _read_hdf5(file: Path) -> Iterator[tuple[str, Any, Any]]:
     try:
         with h5py.File(file) as content:
             for user, own in content["examples"].items():
-                yield user, own["pixels"][()], own["label"][()]
-    except (LookupError, OSError, TypeError, AttributeError) as error:
+                x, y = own["pixels"], own["label"]  # of any size: nothing is read yet
+                if x.shape[1:] != (28, 28) or x.shape[:1] != y.shape or len(x) > MOST:
+                    raise ValueError(f"user {user!r} has shapes {x.shape} and {y.shape}")
+                if x.dtype.kind not in "fiu" or y.dtype.kind not in "iu":
+                    raise ValueError(f"user {user!r} has types {x.dtype} and {y.dtype}")
+                yield user, x[()], y[()]
+    except (LookupError, OSError, TypeError, AttributeError, ValueError, RuntimeError) as error:
         raise DataError(f"{file}: cannot be read as HDF5 ({error}): get it again") from error
