@@ -58,6 +58,7 @@ class DataSet:
     usual_root: str = ""  # "": data/MEMBER
     positional: bool = False  # whether the root is given without --root
     defaults: Mapping[str, Any] = field(default_factory=dict)  # of the command line alone
+    left_out: Sequence[str] = ()  # fields of the options that do not apply
 
     @property
     def flags(self) -> dict[str, str]:
@@ -65,6 +66,7 @@ class DataSet:
         return {
             one.name: one.metadata["flag"] or f"--{one.name.replace('_', '-')}"
             for one in fields(self.options)
+            if one.name not in self.left_out
         }
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -79,7 +81,7 @@ class DataSet:
             which = {"choices": [first, *others], "help": "which of them (default: %(default)s)"}
             parser.add_argument("--dataset", type=str.lower, default=first, **which)
         hints = get_type_hints(self.options, include_extras=True)
-        for one in fields(self.options):
+        for one in (one for one in fields(self.options) if one.name in self.flags):
             about, default = one.metadata, self.defaults.get(one.name, one.default)
             given = {"type": about["parse"]} if about["parse"] else _read_type(hints[one.name])
             given |= {"metavar": about["metavar"]} if about["metavar"] else {}

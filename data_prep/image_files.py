@@ -61,9 +61,10 @@ def find_source(
                 "download its files on another machine and put them there"
             ) from error
     if place is None:
+        ways = "with --source, or give --download" if published.torchvision else "with --source"
         raise DataError(
-            f"{root}: has no {published.name}: put {published.source} there ({FORMS}), name it "
-            "with --source, or give --download"
+            f"{root}: has no {published.name}: put {published.source} there ({FORMS}), or name it "
+            f"{ways}"
         )
     return place
 

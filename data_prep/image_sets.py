@@ -292,6 +292,7 @@ examples:
         "put its four idx files there",
         {"mnist": MNIST},
         defaults={"partition": "dirichlet-class"},
+        left_out=("synthetic", "released"),
     ),
     DataSet(
         "leaf",
@@ -312,6 +313,7 @@ examples:
         "put LEAF's train/*.json and test/*.json there",
         {"femnist": FEMNIST, "shakespeare": SHAKESPEARE},
         defaults={"partition": "natural"},
+        left_out=("download", "synthetic", "released"),
     ),
     DataSet(
         "landmarks",

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from fedseg.datasets.arrays import INDEX, StoredImages, read_index
-from fedseg.errors import ConfigError, DataError
+from fedseg.errors import DataError
 from fedseg.files import read_json, sha256, write_text
 from fedseg.partition.natural import RELEASED, RELEASED_NOTE, released_file
 from fedseg.partition.split_files import Sample, check_content
@@ -39,8 +39,6 @@ def find_released(published: ImageSet, folder: Path) -> tuple[dict[float, Path],
     ``folder`` has them, or a folder named after the data set that has them; they may lie deeper, as
     in the papers' repositories.
     """
-    if published.released is None:
-        raise ConfigError(f"--from: no split files of {published.name} were released")
     base = folder / published.name.lower()
     base = base if base.is_dir() else folder
     files: dict[float, Path] = {}

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 import torchvision
 from image_files import image_set, publish, write_archive, write_batches, write_mnist, write_npz
-from prepare_tools import snapshot
+from prepare_tools import snapshot, tool
 
+import fedseg
 from fedseg.data_prep import classification, image_files
 from fedseg.data_prep.image_sets import CIFAR10, CIFAR100
 from fedseg.datasets import CIFAR10Dataset, CIFAR100Dataset, MNISTDataset
-from fedseg.errors import MissingDataError
+from fedseg.errors import ConfigError, MissingDataError
 from fedseg.partition import FixedPartition, NaturalPartition
 
 CLASSES = CIFAR10.classes
@@ -297,3 +298,15 @@ def test_mnist(tmp_path, prepare):
     (source / "t10k-labels-idx1-ubyte.gz").unlink()
     told = prepare.fails("mnist", *arguments)
     assert "t10k-labels-idx1-ubyte" in told
+
+
+def test_ways_that_mnist_lacks_are_not_offered(tmp_path, prepare, capsys):
+    told = prepare.fails("mnist", "--root", tmp_path / "none")
+    assert "--download" in told and "--synthetic" not in told
+    for option in ("--synthetic", "--from=x"):
+        assert f"unrecognized arguments: {option}" in prepare.fails("mnist", option)
+    assert tool("mnist", "--help") == 0
+    out = capsys.readouterr().out
+    assert "--download" in out and "--synthetic" not in out and "--from" not in out
+    with pytest.raises(ConfigError, match="mnist has no option 'synthetic'"):
+        fedseg.prepare("mnist", tmp_path, synthetic=True)
