@@ -189,11 +189,14 @@ class RunData:
 def find_checkpoints(source: Source) -> list[Path]:
     """The checkpoints' files, of a run the newest or a round's; DataError if there is none."""
     files = []
-    for place, _, _, round_ in source.models():
+    for place, _, client, round_ in source.models():
         kept = dict(checkpoints(own_path(place, "checkpoints"))) if round_ is not None else {}
         if round_ is not None and round_ not in kept:
             known = ", ".join(map(str, kept)) or "no round"
-            raise DataError(f"{place}: has no checkpoint of round {round_}, only of {known}")
+            raise DataError(
+                f"{place}: has no checkpoint of round {round_}, only of {known}; if the client's "
+                f"ID is {client}@{round_}, write {client}@{round_}@ for the newest"
+            )
         newest = place if place.is_file() else newest_checkpoint(place)[1]
         files.append(kept.get(round_, newest))
     return files

@@ -106,7 +106,8 @@ def train_models(
     of the round before. The averaged model plays no part in training.
     """
     if unknown := {*(clients or ())} - {*run.data.clients}:
-        raise ConfigError(f":client=: the run has no client {', '.join(map(repr, unknown))}")
+        names = ", ".join(map(repr, unknown))
+        raise ConfigError(f":client=: the run has no client {names}; write ID@ for an ID with an @")
     if run.hooks:
         raise ConfigError(
             f"custom_hooks: {', '.join(map(str, run.hooks))} may change how clients train, and "
@@ -118,6 +119,7 @@ def train_models(
     check_like(payload, expected, str(checkpoint))
     flat.load_state_dict(payload["state_dict"])
     server = Server(flat, len(data.clients), algorithm.server_vectors)
+    server.keep(run.trainer.payloads.values())
     server.load_state_dict(map_tensors(lambda t: t.to(server.w.device), payload["server"]))
     store = StateStore(run_folder(checkpoint) / "state" / "clients", "disk")
     store.load_state_dict(payload["stores"]["clients"])
@@ -137,16 +139,20 @@ def train_models(
     executor, passes = InProcessExecutor(), algorithm.passes()
     executor.bind(run)
     plan = ((e, c, full) for e in range(last + 1) for c in chosen[e] for full in passes[e])
-    executor.start([Job(number, *job) for job in plan])
-    for server.exchange, those in enumerate(chosen):
-        message, updates = algorithm.broadcast(server), algorithm.aggregate(algorithm.weightings)
-        facts = [(c, data.clients[c], data.sizes[c], data.num_steps(c)) for c in those]
-        tasks = [Task(number, server.exchange, *f, store.look_up(f[1])) for f in facts]
-        for outcome in executor.run(tasks, message):
-            if server.exchange == last:
-                trained.append(Point(outcome.task.name, flat.w.clone(), flat.buffers.clone()))
-            updates.add(*outcome.sums)
-        if server.exchange < last:
-            algorithm.step(server, updates)
-    data.close()
+    try:
+        executor.start([Job(number, *job) for job in plan])
+        for server.exchange, those in enumerate(chosen):
+            message = algorithm.broadcast(server)
+            updates = algorithm.aggregate(algorithm.weightings)
+            facts = [(c, data.clients[c], data.sizes[c], data.num_steps(c)) for c in those]
+            tasks = [Task(number, server.exchange, *f, store.look_up(f[1])) for f in facts]
+            for outcome in executor.run(tasks, message):
+                if server.exchange == last:
+                    trained.append(Point(outcome.task.name, flat.w.clone(), flat.buffers.clone()))
+                updates.add(*outcome.sums)
+            if server.exchange < last:
+                algorithm.step(server, updates)
+    finally:
+        local.restore_rates()  # others are trained after this
+        data.close()
     return trained

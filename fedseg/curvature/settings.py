@@ -17,7 +17,7 @@ TRAIN = "train"  # the training data of all clients
 RUNNING, BATCH, REESTIMATE = "running", "batch", "reestimate"
 MOST_POINTS = 1_000_000
 GLOBAL = ":global"  # after a run or checkpoint: the global model, not the average
-WHOSE = re.compile(rf"(.+?)({GLOBAL}|:client=(.+?)(?:@(\d+))?)?")
+WHOSE = re.compile(rf"(.+?)({GLOBAL}|:client=(.+?)(?:@(\d*))?)?")  # ID@: the newest
 USED = {  # quantity -> the settings that it depends on, besides those of all
     "loss": (),
     "top": ("top", "tolerance"),
@@ -59,7 +59,8 @@ class Source:
         models = []
         for path in self.paths:
             place, kind, client, round_ = WHOSE.fullmatch(path).groups()
-            models.append(Model(Path(place), kind is None, client, round_ and int(round_)))
+            round_ = int(round_) if round_ else None
+            models.append(Model(Path(place), kind is None, client, round_))
         return models
 
 
@@ -154,7 +155,8 @@ def add_options(parser: argparse.ArgumentParser, kind: type[Options]) -> None:
     """Every option of a kind, and where the models come from."""
     text = (
         f"with {GLOBAL} after it, the global model where there is an average; with "
-        ":client=ID@ROUND, the model that this client trains from the global one of that round"
+        ":client=ID@ROUND, the model that this client trains from the global one of that round "
+        "(ID or ID@: the newest)"
     )
     style = {"nargs": "+", "type": _run_path, "metavar": "RUN|CHECKPOINT"}
     parser.add_argument("paths", **style, help=text)
@@ -208,5 +210,6 @@ def read_source(arguments: argparse.Namespace, *paths: str) -> Source:
     options = tuple(arguments.options), tuple(arguments.trust)
     source = Source(paths, arguments.config, *options)
     places = (model.place for model in source.models())
-    cli.check_there(places, "name a run's work dir or a checkpoint")
+    fix = "name a run's work dir or a checkpoint, with :client=ID@ROUND a client's model"
+    cli.check_there(places, fix)
     return source

@@ -287,14 +287,35 @@ def test_a_clients_model_is_named_and_is_the_one_that_it_trains(tool, silo, tmp_
     source = Source(paths, trusted=("toyseg",))
     content = compute_landscape(Spec(kind="plane", source=source, **options), tmp_path / "plane")
     assert list(content["marks"]) == list(paths)
-    for wrong, words in ((f"{run}:client={name}@7", "round 7"), (f"{run}:client=x", "'x'")):
+    for wrong, words in (
+        (f"{run}:client={name}@7", f"round 7, only of 1, 2; if the client's ID is {name}@7"),
+        (f"{run}:client=x", "'x'"),
+        (f"{run}:client=x@12@", "'x@12'"),  # the newest, whatever the ID ends in
+        (f"{run}:client=", "with :client=ID@ROUND a client's model"),
+    ):
         code, _, err = tool(wrong)
-        assert code == 2 and words in err
+        assert code == 2 and words in " ".join(err.split())
 
 
-@pytest.mark.parametrize("changes", [{}, CYCLE], ids=["SWA of every round", "a cycle of rates"])
+WEIGHTED = {
+    "model": {
+        "_delete_": True,
+        "type": "Segmentor",
+        "network": {"type": "ToySegNet"},
+        "num_classes": None,
+        "loss": {"type": "CrossEntropy"},
+    },
+    "local_loss": {"type": "ClassWeights", "most": 1.5},
+}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, CYCLE, WEIGHTED],
+    ids=["SWA of every round", "a cycle of rates", "a payload of the server"],
+)
 def test_participants_are_trained_as_the_run_trains_them(tmp_path, changes):
-    """Their mean is the next global model of a run that goes on."""
+    """Their mean is the next global model of a run that goes on; one after the other the same."""
     config = toyseg.run(tmp_path, train_cfg={"max_rounds": 2}, **changes)
     folder = Path(config["work_dir"]) / "checkpoints"
     with opened(Source((config["work_dir"],), trusted=("toyseg",))) as run:
@@ -304,6 +325,9 @@ def test_participants_are_trained_as_the_run_trains_them(tmp_path, changes):
         mean = sum(point.w.double() * (sizes[point.name] / total) for point in models)
         after = run.load(folder / "round_000002.pth", averaged=False)
         torch.testing.assert_close(mean.float(), after.w, rtol=0, atol=1e-6)
+        for one in models:
+            (again,) = train_models(run, folder / "round_000001.pth", [one.name])
+            assert torch.equal(again.w, one.w)
 
 
 @pytest.mark.parametrize(
