@@ -27,7 +27,7 @@ from fedseg.core.flat import FlatModel
 from fedseg.core.forward import forward, total_loss
 from fedseg.core.local_loss import LocalLoss, full_precision
 from fedseg.core.messages import Payload
-from fedseg.errors import ConfigError
+from fedseg.errors import ConfigError, DataError
 from fedseg.models.classifier import record_calls
 from fedseg.models.losses import PixelLoss, low
 from fedseg.models.segmentor import Segmentor, resize
@@ -325,18 +325,27 @@ class ClassWeights(OfPixels):
 
     def loss(self, client: Client) -> Tensor:
         model, labels = client.model, client.batch["data_samples"].long()
-        labels = labels.masked_fill(labels == ERASED, 255)
-        ones = torch.ones(labels.numel(), device=labels.device)
-        counted = torch.zeros(256, device=labels.device).scatter_add_(0, labels.flatten(), ones)
-        counted = counted[: len(self.pixels)]
+        classes, ignored = len(self.pixels), model.ignore_index
+        if classes <= ERASED:
+            labels = labels.masked_fill(labels == ERASED, ignored)
+        known = labels[labels != ignored]
+        other = known[(known < 0) | (known >= classes)]
+        if other.numel():
+            raise DataError(
+                f"data_samples: label {other[0]} is neither one of {classes} classes nor the "
+                f"loss's ignore_index {ignored}: correct the data set's labels, "
+                "model.num_classes or model.loss.ignore_index"
+            )
+        counted = torch.bincount(known, minlength=classes)
         self.pixels += counted / UNIT
         losses = []
         for number, logits in enumerate(model.outputs(client.batch["inputs"])):
             logits = resize(logits, labels.shape[-2:])
-            options = {"weight": self.weights.to(logits.dtype), "ignore_index": 255}
+            options = {"weight": self.weights.to(logits.dtype), "ignore_index": ignored}
             loss = F.cross_entropy(logits, labels, **options, reduction="sum")
             losses.append(loss * (model.aux_weight if number else 1))
-        return sum(losses) / (counted @ self.weights).clamp(min=1e-6)  # it may have no label
+        total = counted.to(self.weights.dtype) @ self.weights
+        return sum(losses) / total.clamp(min=1e-6)  # it may have no label
 
     def finish(self, client: Client) -> dict[str, Tensor]:
         return {"class_pixels": self.pixels.to(client.w.dtype)}

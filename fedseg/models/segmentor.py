@@ -123,6 +123,12 @@ class Segmentor(InitializedModel):
             return [head(features) for head in heads]
         return _outputs_of(self.network(inputs))
 
+    @property
+    def ignore_index(self) -> int:
+        """The label of pixels without a loss."""
+        ignored = getattr(self.criterion, "ignore_index", None)
+        return 255 if ignored is None else ignored
+
     def losses(
         self, outputs: Sequence[Tensor], labels: Tensor, **options: Any
     ) -> dict[str, Tensor]:
@@ -133,8 +139,7 @@ class Segmentor(InitializedModel):
         """
         losses = {}
         if not options and outputs[0].shape[1] <= ERASED:
-            ignored = getattr(self.criterion, "ignore_index", None)
-            labels = labels.masked_fill(labels == ERASED, 255 if ignored is None else ignored)
+            labels = labels.masked_fill(labels == ERASED, self.ignore_index)
         for index, logits in enumerate(outputs):
             if not getattr(self.criterion, "resizes", False):
                 logits = resize(logits, labels.shape[-2:])

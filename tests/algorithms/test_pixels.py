@@ -13,10 +13,10 @@ from mmengine.config import Config
 from toyalgorithms import train_stopped
 
 from fedseg.algorithms.feddg_ga import FedDGGA
-from fedseg.algorithms.pixels import choose_anchors, contrast, small_labels
+from fedseg.algorithms.pixels import ClassWeights, choose_anchors, contrast, small_labels
 from fedseg.algorithms.self_training import confident
-from fedseg.errors import ConfigError
-from fedseg.models import CrossEntropy, OHEMCrossEntropy
+from fedseg.errors import ConfigError, DataError
+from fedseg.models import CrossEntropy, OHEMCrossEntropy, Segmentor
 from fedseg.runner.build import build_trainer
 
 ERASED, IGNORED = 254, 255
@@ -332,6 +332,30 @@ def test_classes_weigh_by_their_frequency_over_the_participants(tmp_path):
         ce = np.logaddexp.reduce(z, 1) - np.take_along_axis(z, safe[:, None], 1)[:, 0]
         each = np.where(known, weights[safe], 0)
         assert part["loss"] == pytest.approx((each * ce).sum() / each.sum(), rel=1e-5)
+
+
+@pytest.mark.parametrize("ignored", [-1, 1, 7, 255, 300])
+def test_class_weights_ignore_what_the_models_loss_ignores(ignored):
+    torch.manual_seed(0)
+    loss = {"type": "CrossEntropy", "ignore_index": ignored}
+    model = Segmentor(torch.nn.Conv2d(3, 3, 1), num_classes=None, loss=loss)
+    known = [label for label in (0, 1, 2) if label != ignored]
+    labels = torch.tensor([*known * 8, ERASED, ignored] * 2)[:32].view(2, 4, 4)
+    batch = {"inputs": torch.randn(2, 3, 4, 4), "data_samples": labels}
+    pixels = {"class_pixels": torch.tensor([4.0, 2, 1])}
+    client = SimpleNamespace(model=model, batch=batch, payloads=pixels, w=pixels["class_pixels"])
+    weights, term = torch.tensor([0.5, 1, 2]), ClassWeights()
+    term.receive(client)
+    counts = [int((labels == c).sum()) * (c != ignored) for c in range(3)]
+    marked = torch.where((labels == ERASED) | (labels == ignored), -100, labels)
+    expected = F.cross_entropy(model.network(batch["inputs"]), marked, weights)
+    torch.testing.assert_close(term.loss(client), expected)
+    sent = term.finish(client)["class_pixels"] * 1e6
+    torch.testing.assert_close(sent, torch.tensor(counts).float())
+    for wrong in {-1, 3, 255, 300} - {ignored}:
+        labels[0, 0, 0] = wrong
+        with pytest.raises(DataError, match=rf"label {wrong} .* ignore_index {ignored}:"):
+            term.loss(client)
 
 
 @pytest.mark.parametrize("name", PIXEL_LOSSES)
