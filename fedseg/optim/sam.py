@@ -16,6 +16,7 @@ from fedseg.batchnorm import frozen_running_statistics
 from fedseg.config.schema import NonNegative
 from fedseg.core.client import Client
 from fedseg.core.flat import FlatModel
+from fedseg.errors import ConfigError
 from fedseg.optim.local import (
     OptimWrapper,
     check_warmup,
@@ -38,7 +39,7 @@ class SAMOptimWrapper(OptimWrapper):
         rho_rounds: rounds over which rho grows linearly from ``rho0`` (FedGloSS, appendix C); 0:
             none.
         freeze_statistics: the second pass leaves BatchNorm's running statistics alone (the
-            released codes let both passes update them).
+            released codes let both passes update them); not with ``approximate``, which has one.
         approximate: perturb along the gradient of the step before, at ``w + eps`` there, in one
             pass; a client's first step is plain. Of one client with all images it is FedGloSS's
             approximation in centralized training.
@@ -62,13 +63,19 @@ class SAMOptimWrapper(OptimWrapper):
     ) -> None:
         super().__init__(*args, **kwargs)
         check_warmup(rho0, rho_rounds)
+        if approximate and freeze_statistics:
+            raise ConfigError(
+                "optim_wrapper: freeze_statistics is for SAM's second pass, and approximate has "
+                "only one: leave one of them out"
+            )
         self.approximate, self.passes = approximate, 1 if approximate else 2
         self.rho = self.radius = rho
         self.rho0, self.rho_rounds = rho0, rho_rounds
         self.freeze_statistics = freeze_statistics
 
     def bind(self, flat: FlatModel) -> None:
-        self._center, self._last = torch.empty_like(flat.w), torch.zeros_like(flat.w)
+        self._center = torch.empty_like(flat.w)
+        self._last = torch.zeros_like(flat.w) if self.approximate else None
 
     def check_rounds(self, max_rounds: int) -> None:
         check_warmup_end("optim_wrapper", self.rho_rounds, max_rounds)
@@ -104,7 +111,8 @@ class ASAMOptimWrapper(SAMOptimWrapper):
     Args:
         rho: radius in the scaled space.
         eta: keeps T away from 0.
-        rho0, rho_rounds, freeze_statistics, optimizer, clip_grad: as in :class:`SAMOptimWrapper`.
+        rho0, rho_rounds, freeze_statistics, approximate, optimizer, clip_grad: as in
+            :class:`SAMOptimWrapper`.
     """
 
     def __init__(self, *args: Any, eta: NonNegative = 0.2, **kwargs: Any) -> None:

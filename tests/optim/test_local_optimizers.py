@@ -154,6 +154,7 @@ SAM = {"type": "SAMOptimWrapper", "rho": 1, "optimizer": SGD}
         ({"optimizer": "SGD"}, r"optimizer: must be a dict such as"),
         ({**SAM, "rho_rounds": 3}, "rho_rounds goes with rho0"),
         ({**SAM, "rho0": 0.1}, "rho_rounds goes with rho0"),
+        ({**SAM, "approximate": True, "freeze_statistics": True}, "freeze_statistics is for"),
         ({"type": "AmpOptimWrapper", "optimizer": SGD}, r"optim_wrapper\.type: AmpOptimWrapper is"),
         ({"optimizer": {"type": "SGD", "lr": 0.1, "maximize": True}}, "maximize"),
         ({"optimizer": {"type": "LBFGS", "lr": 1.0}}, "LBFGS takes several losses"),
