@@ -3,7 +3,7 @@
 # Meta's ConvNeXt, or timm's convnext_tiny (docs/encoders.md); without a file they are random.
 slot = "network"
 refuses = {
-    "val_evaluator.type": "IoUMetric",  # for classification
+    "val_evaluator.type": ["IoUMetric", "DiceMetric", "BoundaryIoU"],  # for classification
     # gray, or text
     "train_dataloader.dataset.type": ["MNISTDataset", "FEMNISTDataset", "ShakespeareDataset"],
 }

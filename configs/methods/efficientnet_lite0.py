@@ -3,7 +3,7 @@
 # tf_efficientnet_lite0. Images are padded to a multiple of 32.
 slot = "network"
 refuses = {
-    "val_evaluator.type": "IoUMetric",  # for classification
+    "val_evaluator.type": ["IoUMetric", "DiceMetric", "BoundaryIoU"],  # for classification
     # gray, or text
     "train_dataloader.dataset.type": ["MNISTDataset", "FEMNISTDataset", "ShakespeareDataset"],
 }

@@ -3,7 +3,7 @@
 # clips the norm of the gradient at 10.
 slot = "regularizer"
 refuses = {
-    "val_evaluator.type": "IoUMetric",  # for classification
+    "val_evaluator.type": ["IoUMetric", "DiceMetric", "BoundaryIoU"],  # for classification
     # no stages of residual blocks
     "model.type": ["CNN", "MNISTCNN", "FEMNISTCNN", "CharLSTM", "MobileNetV2GN", "TimmClassifier"],
 }

@@ -3,7 +3,7 @@
 # eight, and the resolutions are these four.
 slot = "regularizer"
 refuses = {
-    "val_evaluator.type": "IoUMetric",  # for classification
+    "val_evaluator.type": ["IoUMetric", "DiceMetric", "BoundaryIoU"],  # for classification
     # images of one size only, or of 224x224, or a transformer
     "model.type": ["CNN", "MNISTCNN", "FEMNISTCNN", "CharLSTM", "MobileNetV2GN", "TimmClassifier"],
 }

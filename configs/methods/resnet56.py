@@ -2,7 +2,7 @@
 # paper trains it, the schedule is the setting's.
 slot = "network"
 refuses = {
-    "val_evaluator.type": "IoUMetric",  # for classification
+    "val_evaluator.type": ["IoUMetric", "DiceMetric", "BoundaryIoU"],  # for classification
     # other images, or text
     "train_dataloader.dataset.type": [
         *("MNISTDataset", "FEMNISTDataset", "ShakespeareDataset", "LandmarksDataset"),

@@ -1,7 +1,7 @@
 # FedAlign's: the last block is there with probability 0.9, those before it more often.
 slot = "regularizer"
 refuses = {
-    "val_evaluator.type": "IoUMetric",  # for classification
+    "val_evaluator.type": ["IoUMetric", "DiceMetric", "BoundaryIoU"],  # for classification
     # no residual blocks to leave out
     "model.type": ["CNN", "MNISTCNN", "FEMNISTCNN", "CharLSTM", "MobileNetV2GN", "TimmClassifier"],
 }

@@ -2,7 +2,7 @@
 # channels. With model.freeze=backbone only its linear head learns.
 slot = "network"
 refuses = {
-    "val_evaluator.type": "IoUMetric",  # for classification
+    "val_evaluator.type": ["IoUMetric", "DiceMetric", "BoundaryIoU"],  # for classification
     # gray, or text
     "train_dataloader.dataset.type": ["MNISTDataset", "FEMNISTDataset", "ShakespeareDataset"],
 }

@@ -59,6 +59,7 @@ SHARED = ("augmentation",)  # slots of any number of methods
 FEDAVG = "fedavg"
 SYNONYMS = {"sam": "fedsam", "asam": "fedasam"}  # what FedAvg with SAM is called
 SHORT = {name: synonym for synonym, name in SYNONYMS.items()}
+OF_PIXELS = ("IoUMetric", "DiceMetric", "BoundaryIoU")  # metrics of segmentation
 NAMES = Sequence[str] | str | None
 # what settings and methods say, which is no part of an experiment
 KEYS: Mapping[str, Any] = {
@@ -130,8 +131,8 @@ class Composition:
         """The files for this setting by name: of methods, and of several together."""
         files: dict[str, Path] = {}
         roots = dict.fromkeys((*self.path.resolve().parents[:2], CONFIGS))
-        pixels = get(self.plain.values, "val_evaluator.type") == "IoUMetric"
-        task = ["segmentation"] * pixels  # methods that have another model there
+        metrics = _values(self.plain.values, "val_evaluator.type")
+        task = ["segmentation"] * any(m in OF_PIXELS for m in metrics)  # has other models
         for place in (self.title, *_as_list(self.plain.values.get("lookup")), *task, ""):
             for root in roots:
                 for path in (root / "methods" / place).glob("*.py"):
@@ -241,9 +242,9 @@ class Composition:
             merged = self._add_methods(self.plain)
         for method in self.chosen:
             for key, refused in method.refuses.items():
-                value = get(merged.values, key)
-                if value in _as_list(refused):
-                    setting_it = [m.name for m in self.chosen if get(m.layer.values, key) == value]
+                for value in [v for v in _values(merged.values, key) if v in _as_list(refused)]:
+                    layers = ((m.name, m.layer.values) for m in self.chosen)
+                    setting_it = [name for name, of in layers if value in _values(of, key)]
                     verb = "cannot be combined with" if setting_it else "does not apply to"
                     other = (setting_it or [self.title])[-1]
                     raise ConfigError(f"methods: {method.name} {verb} {other}: {key} is {value!r}")
@@ -338,6 +339,14 @@ def _check_keys(path: Path, config: Mapping[str, Any], hints: Mapping[str, Any])
     except ConfigError as error:
         lines = (f"{path}: {line}" for line in str(error).split("\n"))
         raise ConfigError("\n".join(lines)) from error
+
+
+def _values(config: Any, key: str) -> list[Any]:
+    """The value of a key with dots; of a list, such as that of metrics, those of its entries."""
+    first, _, rest = key.partition(".")
+    entries = get(config, first)
+    entries = entries if rest and isinstance(entries, list | tuple) else ()
+    return [get(config, key), *(get(entry, rest) for entry in entries)]
 
 
 def _without_marks(value: Any) -> Any:

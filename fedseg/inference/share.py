@@ -93,7 +93,7 @@ def model_card(run: RunFiles, license: str, round_: int) -> str:
         for name, value in flatten(results.final).items()
         if name in run.last
     ]
-    segmentation = any(metric == "mIoU" for _, metric, _ in parts)
+    segmentation = any(metric in ("mIoU", "mDice", "mBIoU") for _, metric, _ in parts)
     task = "image-segmentation" if segmentation else "image-classification"
     entries = []
     for domain, metric, value in parts:

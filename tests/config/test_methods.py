@@ -216,6 +216,22 @@ def test_what_contradicts_is_refused_with_both_names():
         assert all(name in str(caught.value) for name in names), caught.value
 
 
+@pytest.mark.parametrize("kinds", [["IoUMetric", "DiceMetric", "BoundaryIoU"], ["DiceMetric"]])
+def test_any_metric_of_segmentation_says_what_the_task_is(write, kinds):
+    metrics = [{"type": kind} for kind in kinds]
+    text = f'_base_ = "fedseg::settings/demo_weather.py"\nval_evaluator = {metrics}\n'
+    own = write("own.py", text)
+    assert compose(own, ["dinov2_small"]).model.type == "Segmentor"
+    for name in ("resnet18", "fedalign"):
+        with pytest.raises(ConfigError, match=rf"methods: {name} does not apply.*{kinds[0]}"):
+            compose(own, [name])
+    own = write(
+        "other.py", text.replace("demo_weather", "demo_shapes").replace(kinds[0], "Accuracy")
+    )
+    with pytest.raises(ConfigError, match=r"methods: dice does not apply.*'Accuracy'"):
+        compose(own, ["dice"])
+
+
 def test_wrong_names_are_said_with_what_there_is(mine, write):
     for methods, expected in (
         (["fedasan"], ["methods", "'fedasan'", "'fedasam'", f"fedseg list {mine}"]),

@@ -4,12 +4,15 @@ import json
 import pickle
 import stat
 import zipfile
+from dataclasses import replace
 
 import pytest
 import yaml
 
 import fedseg
 from fedseg.errors import ConfigError, DataError
+from fedseg.inference.share import model_card
+from fedseg.runs.run_files import read_run
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +48,15 @@ def test_an_unpacked_archive_is_the_run(archive, small_run, tmp_path):
     from huggingface_hub import ModelCard
 
     assert ModelCard(card).data.library_name == "fedseg"
+
+
+@pytest.mark.parametrize("metric", ["mDice", "mBIoU"])
+def test_the_card_of_other_metrics_of_segmentation_names_the_task(small_run, metric):
+    run = read_run(small_run)
+    results = run.results.model_copy(update={"final": {"seen": {metric: 50.0}}})
+    run = replace(run, results=results)
+    vars(run)["last"] = {f"seen/{metric}": 50.0}
+    assert 'pipeline_tag: "image-segmentation"' in model_card(run, "other", 6)
 
 
 def test_an_upload_is_what_is_in_the_archive(small_run, archive, tmp_path, monkeypatch):
