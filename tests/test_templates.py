@@ -20,11 +20,19 @@ def test_every_beginning_passes_its_own_test(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("kind", "name"), [("algoritm", "a"), ("loss", "json"), ("loss", "A-b"), ("loss", "class")]
+    ("kind", "name", "told"),
+    [
+        *[("algoritm", "a", ""), ("loss", "json", ""), ("loss", "A-b", ""), ("loss", "class", "")],
+        ("algorithm", "ditto", "class Ditto, which fedseg.algorithms.personal has"),
+        ("algorithm", "fed_avg", "class FedAvg, which fedseg.algorithms.fedavg has"),
+        ("dataset", "joined_dataset", "class JoinedDataset"),
+        ("loss", "fed_align", "class FedAlign"),
+    ],
 )
-def test_other_names_are_refused(kind, name, tmp_path):
-    with pytest.raises(ConfigError, match=r"^new: "):
+def test_other_names_are_refused(kind, name, told, tmp_path):
+    with pytest.raises(ConfigError, match=f"^new: .*{told}"):
         fedseg.new(kind, name, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
 
 
 def test_nothing_is_written_over(tmp_path):

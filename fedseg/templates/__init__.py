@@ -10,16 +10,18 @@ from jinja2 import Environment, FileSystemLoader
 from fedseg.errors import ConfigError
 from fedseg.files import write_text
 from fedseg.names import did_you_mean
+from fedseg.registry import ALGORITHMS, DATASETS, LOCAL_LOSSES
 
 HERE = Path(__file__).parent
 KINDS = sorted(path.parent.name for path in HERE.glob("*/test_NAME.py.jinja"))
+CLASSES = {"algorithm": ALGORITHMS, "dataset": DATASETS, "loss": LOCAL_LOSSES}
 
 
 def write_new(kind: str, name: str, folder: Path) -> list[Path]:
     """Write a file, a config and a test to a new folder.
 
     Raises:
-        ConfigError: the kind is unknown, the name is no new module's, or the folder has files.
+        ConfigError: the kind is unknown, the name's module or class exists, or the folder has files.
     """
     if kind not in KINDS:
         raise ConfigError(f"new: unknown {kind!r}{did_you_mean(kind, KINDS)}: {', '.join(KINDS)}")
@@ -27,9 +29,15 @@ def write_new(kind: str, name: str, folder: Path) -> list[Path]:
         raise ConfigError(f"new: {name!r} is not a module name: use small letters, digits and _")
     if find_spec(name) is not None:
         raise ConfigError(f"new: {name!r} is an installed module: take another name")
+    title = "".join(part.title() for part in name.split("_"))
+    if kind in CLASSES and title in CLASSES[kind].modules:
+        raise ConfigError(
+            f"new: {name!r} makes the class {title}, which {CLASSES[kind].modules[title]} has: "
+            "take another name"
+        )
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigError(f"{folder}: exists: name a new or empty folder with --out")
-    title, paths = "".join(part.title() for part in name.split("_")), []
+    paths = []
     templates = Environment(loader=FileSystemLoader(HERE), keep_trailing_newline=True)
     for file in sorted((HERE / kind).rglob("*.jinja")):
         inside = file.relative_to(HERE / kind).with_suffix("")
