@@ -21,7 +21,7 @@ def write_new(kind: str, name: str, folder: Path) -> list[Path]:
     """Write a file, a config and a test to a new folder.
 
     Raises:
-        ConfigError: the kind is unknown, the name's module or class exists, or the folder has files.
+        ConfigError: unknown kind, a name whose module or class exists, or a folder with files.
     """
     if kind not in KINDS:
         raise ConfigError(f"new: unknown {kind!r}{did_you_mean(kind, KINDS)}: {', '.join(KINDS)}")
