@@ -7,6 +7,7 @@ import hashlib
 import io
 import os
 import re
+import shlex
 from collections.abc import Iterable, Mapping
 from itertools import chain, groupby
 from pathlib import Path
@@ -48,10 +49,21 @@ def run_data(run: FoundRun, folder: Path, messages: list[str]) -> dict[str, Any]
         "clients": _clients(run, messages),
         "pictures": _pictures(run, folder / "pictures", messages),
         "config": _config(run, folder / "configs"),
-        "folder": quote(os.fsencode(os.path.relpath(run.folder, folder.parent))),
+        "folder": printable(str(run.folder)),
+        "link": _link(run.folder, folder.parent),
         "command": train_command(results),
         "verified": run.verified and run.verified.model_dump(),
+        "verify": f"fedseg leaderboard verify {shlex.quote(printable(str(run.folder)))}",
     }
+
+
+def _link(run: Path, board: Path) -> str:
+    """A run's folder from the board's; none elsewhere, where a click would show strangers' files.
+
+    What lies below the board's folder goes where the board goes.
+    """
+    place, root = (Path(os.path.realpath(folder)) for folder in (run, board))
+    return quote(os.fsencode(place.relative_to(root))) if place.is_relative_to(root) else ""
 
 
 def train_command(results: Results) -> str:

@@ -4,7 +4,7 @@ import copy
 import json
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -92,15 +92,17 @@ class Verification:
         return not self.differences
 
     def write(self) -> None:
-        """Leave ``verified.json`` in the run's folder if it passed, and none if it did not."""
-        path = own_path(self.folder, VERIFIED)
-        with suppress(PermissionError):  # a folder that may only be read
-            path.unlink(missing_ok=True)
-            if self.passed and self.results_sha256 is not None:
-                content = {"results_sha256": self.results_sha256, "tolerance": self.tolerance}
-                content["checkpoint"] = self.checkpoint.name
-                content["checkpoint_sha256"] = sha256(self.checkpoint)
-                write_text(path, json.dumps(content, indent=1) + "\n")
+        """Leave ``verified.json`` in the run's folder if it passed, and none if it did not.
+
+        A link there is replaced. OSError where that cannot be, as in a folder that is only read.
+        """
+        path = self.folder / VERIFIED
+        path.unlink(missing_ok=True)
+        if self.passed and self.results_sha256 is not None:
+            content = {"results_sha256": self.results_sha256, "tolerance": self.tolerance}
+            content |= {"checkpoint": self.checkpoint.name, "unchecked": self.unchecked}
+            content["checkpoint_sha256"] = sha256(self.checkpoint)
+            write_text(path, json.dumps(content, indent=1) + "\n")
 
     def compare(self, recorded: Any, computed: Any, place: str, *source: str) -> None:
         """Compare two nested values; ``source``: of the second, and the file of the first."""

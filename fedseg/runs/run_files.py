@@ -5,14 +5,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from fedseg.checks import is_number
 from fedseg.config.schema import STRICT, read_model
 from fedseg.errors import DataError
-from fedseg.files import digest, own_path, read_json
+from fedseg.files import digest, own_path, read_json, sha256
 from fedseg.metric_names import flatten
 from fedseg.runs.config import WINDOW, recorded_config
 from fedseg.runs.curvature_files import with_curvature
@@ -186,14 +186,18 @@ def _check_history(results: Results, history: list[dict[str, Any]], path: Path) 
 
 
 class Verified(BaseModel):
-    """``verified.json``, which ``fedseg leaderboard verify`` leaves in the folder of a run."""
+    """``verified.json``, which ``fedseg leaderboard verify`` leaves in the folder of a run.
+
+    Nothing tells whether ``verify`` has written it: whoever can write into the folder can, too.
+    """
 
     model_config = STRICT
 
     results_sha256: str  # of the results that were verified
-    checkpoint: str  # its file
+    checkpoint: Annotated[str, Field(pattern=r"^round_[0-9]+\.pth$")]  # its file
     checkpoint_sha256: str
     tolerance: float  # in percentage points; 0: equal to the last bit
+    unchecked: list[str] = []  # facts of the training images, where these were not there
 
 
 @dataclass(frozen=True)
@@ -240,10 +244,13 @@ def _read_verified(folder: Path, results: Results, messages: list[str]) -> Verif
         return None
     try:
         verified = read_model(Verified, read_json(own_path(folder, VERIFIED)), path)
-    except DataError as error:
+        if results.edited or verified.results_sha256 != results.results_sha256:
+            return None
+        checkpoint = own_path(folder, f"checkpoints/{verified.checkpoint}")
+        if checkpoint.is_file() and sha256(checkpoint) != verified.checkpoint_sha256:
+            raise DataError(f"{checkpoint}: is not the checkpoint that {VERIFIED} names")
+    except (DataError, OSError) as error:
         messages.append(str(error))
-        return None
-    if results.edited or verified.results_sha256 != results.results_sha256:
         return None
     return verified
 

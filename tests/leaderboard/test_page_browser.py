@@ -302,7 +302,7 @@ def test_papers_and_configs_are_linked(show):
     assert "2022" in years.all_text_contents()
     row = page.locator(f"#board-{RAINY} tbody tr", has_text="prox")
     row.locator("summary").click()
-    assert row.get_by_label("folder of FedProx, seed 0").get_attribute("href").endswith("/fedprox/")
+    assert not row.get_by_label("folder of FedProx, seed 0").count()  # it is not below the page's
     row.get_by_label("config of FedProx, seed 0").click()
     assert page.url.startswith("file:") and "page/configs/" in page.url
     assert json.loads(page.locator("body").inner_text())["setting"] == HOSTILE

@@ -7,6 +7,7 @@ import toyresults
 from toyhistory import METRIC, record, write_history
 
 from fedseg.errors import DataError
+from fedseg.files import sha256
 from fedseg.runs.run_files import read_run, read_runs
 from fedseg.runs.schema import OWN_DIGEST
 
@@ -188,3 +189,21 @@ def test_results_that_were_edited_are_not_verified(tmp_path):
     (folder / "results.json").write_text(json.dumps(content))
     (run,), (message,) = read_runs([folder])
     assert run.verified is None and "was changed after the run wrote it" in message
+
+
+def test_what_is_verified_is_of_the_checkpoint_that_is_there(tmp_path):
+    folder = toyresults.write(tmp_path / "run", idda())
+    file = folder / "checkpoints" / "round_001600.pth"
+    file.parent.mkdir()
+    file.write_bytes(b"weights")
+    write_verified(folder, checkpoint_sha256=sha256(file), unchecked=["samples"])
+    (run,), messages = read_runs([folder])
+    assert run.verified.unchecked == ["samples"] and not messages
+    file.write_bytes(b"others")
+    for name, fault in (
+        (file.name, "is not the checkpoint that verified.json names"),
+        ("../../elsewhere.pth", "checkpoint: "),
+    ):
+        write_verified(folder, checkpoint=name, checkpoint_sha256="0" * 64)
+        (run,), (message,) = read_runs([folder])
+        assert run.verified is None and fault in message

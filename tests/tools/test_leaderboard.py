@@ -61,6 +61,29 @@ def test_a_run_is_verified(run_tool, small_run, small_config, tmp_path):
     assert "not as recorded, within 0.05 percentage points (other packages)" in err
 
 
+def test_the_outcome_is_told_where_it_cannot_be_written(run_tool, small_run, tmp_path):
+    copy = tmp_path / "run"
+    shutil.copytree(small_run, copy, ignore=shutil.ignore_patterns("pictures", "test"))
+    words = ("leaderboard", "verify", copy, "--trust", "small_network")
+    (copy / "verified.json").symlink_to(tmp_path / "elsewhere")  # it is replaced
+    code, out, err = run_tool(*words)
+    assert code == 0 and "values are as recorded" in out and "warning" not in err
+    assert not (copy / "verified.json").is_symlink() and not (tmp_path / "elsewhere").exists()
+    (copy / "verified.json").unlink()
+    (copy / "verified.json").mkdir()
+    code, out, err = run_tool(*words)
+    assert code == 0 and "values are as recorded" in out
+    assert err.splitlines()[-1].startswith(
+        f"warning: {copy / 'verified.json'}: cannot be written ("
+    )
+    content = json.loads((copy / "results.json").read_text())
+    content["final"]["seen"]["mIoU"] += 1
+    (copy / "results.json").write_text(json.dumps(content))
+    code, out, err = run_tool(*words)
+    assert code == 1 and "values are not as recorded" in err
+    assert err.splitlines()[-1].startswith(f"warning: {copy / 'verified.json'}: cannot be removed")
+
+
 def test_no_control_character_of_a_folder_reaches_the_terminal(run_tool, small_run, tmp_path):
     copy = tmp_path / "run\x1b]0;title\x07"
     shutil.copytree(small_run, copy, ignore=shutil.ignore_patterns("pictures", "test"))
