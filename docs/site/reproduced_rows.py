@@ -25,7 +25,8 @@ def text() -> str:
             results = board.runs[row.runs[0]].results
             values = {key: cell.value for key, cell in row.cells.items() if cell.value is not None}
             facts = {"benchmark": table.benchmark.id, "cells": values, "seeds": row.seeds}
-            facts |= {"method": asdict(row.method), "command": train_command(results)}
+            command, remark = train_command(results)
+            facts |= {"method": asdict(row.method), "command": "" if remark else command}
             facts |= {name: getattr(row, name) for name in ("name", "bytes", "seconds", "rounds")}
             rows.append(facts | {"year": 2026, "experiment_sha256": results.experiment_sha256})
     return json.dumps({"rows": rows}, indent=1, ensure_ascii=False) + "\n"

@@ -5,11 +5,14 @@ All of it may come from anyone: what has another form than expected is left out.
 
 import hashlib
 import io
+import json
 import os
 import re
 import shlex
-from collections.abc import Iterable, Mapping
-from itertools import chain, groupby
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from functools import lru_cache
+from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -18,8 +21,13 @@ from PIL import Image
 
 from fedseg.checks import is_number
 from fedseg.cli import printable
-from fedseg.errors import lacks_memory
+from fedseg.config.keys import MEASUREMENT, METHOD, PROTOCOL, keep
+from fedseg.config.layers import naming
+from fedseg.config.methods import known_configs
+from fedseg.errors import ConfigError, UserError, lacks_memory
 from fedseg.files import atomic_writer, write_text
+from fedseg.runner.config import complete_config
+from fedseg.runner.experiment import load_config
 from fedseg.runs.config import config_json
 from fedseg.runs.curvature_files import eigenvalues, over_rounds
 from fedseg.runs.run_files import FoundRun
@@ -30,6 +38,10 @@ MOST_EIGENVALUES = 100
 MOST_PICTURES = 12  # of a run
 PICTURE_WIDTH = 1100  # pixels; larger pictures are scaled down
 LARGEST_PICTURE = 40_000_000  # pixels; larger ones are not decoded
+NAME = re.compile(r"(?!.*\.py$)\w[\w.+-]*", re.ASCII | re.IGNORECASE)  # neither option nor file
+OPTION = re.compile(r"[a-z]\w*(\.\w+)*=(-?[0-9][0-9.e+-]*|True|False|None)", re.ASCII)
+MOST_OPTIONS = 6  # of a command
+MISSING = object()
 
 
 def run_data(run: FoundRun, folder: Path, messages: list[str]) -> dict[str, Any]:
@@ -37,6 +49,7 @@ def run_data(run: FoundRun, folder: Path, messages: list[str]) -> dict[str, Any]
     results, curves, final = run.results, run.results.curves, run.results.final
     metrics = {"training loss": curves.loss, **curves.figures}
     metrics |= over_rounds(results, curves.rounds)
+    command, remark = train_command(results)
     return {
         "name": results.name,
         "seed": results.seed,
@@ -51,7 +64,8 @@ def run_data(run: FoundRun, folder: Path, messages: list[str]) -> dict[str, Any]
         "config": _config(run, folder / "configs"),
         "folder": printable(str(run.folder)),
         "link": _link(run.folder, folder.parent),
-        "command": train_command(results),
+        "command": command,
+        "remark": remark,
         "verified": run.verified and run.verified.model_dump(),
         "verify": f"fedseg leaderboard verify {shlex.quote(printable(str(run.folder)))}",
     }
@@ -66,13 +80,59 @@ def _link(run: Path, board: Path) -> str:
     return quote(os.fsencode(place.relative_to(root))) if place.is_relative_to(root) else ""
 
 
-def train_command(results: Results) -> str:
-    """What trains it again if it was composed of names; overrides are in its config alone."""
+def train_command(results: Results) -> tuple[str, str]:
+    """What trains a run again that was composed of the suite's names, and a remark; else empty.
+
+    What its config has besides are options of the command if they are few numbers: text may come
+    from anyone, and could name files and modules. The remark says if there are others.
+    """
     names = [results.setting, *(results.methods or [])]
-    if not all(isinstance(name, str) and re.fullmatch(r"[\w.+-]+", name) for name in names):
-        return ""
+    if not all(isinstance(name, str) and NAME.fullmatch(name) for name in names):
+        return "", ""
+    try:
+        composed = _composed(*names, amp=results.amp)
+    except UserError:  # this version does not have them
+        return "", ""
     chosen = f" --with {' '.join(names[1:])}" if names[1:] else ""
-    return f"fedseg train {names[0]}{chosen} --seed {results.seed}{' --amp' * results.amp}"
+    command = f"fedseg train {names[0]}{chosen} --seed {results.seed}{' --amp' * results.amp}"
+    recorded = _recipe(results.config or {})
+    if recorded == composed:
+        return command, ""
+    options = tuple(islice(_changes(composed, recorded), MOST_OPTIONS + 1))
+    if 0 < len(options) <= MOST_OPTIONS and all(map(OPTION.fullmatch, options)):
+        # they may fit nothing, or not be all: what is composed lacks nothing then
+        with suppress(Exception):
+            if _composed(*names, amp=results.amp, options=options) == recorded:
+                return f"{command} --cfg-options {' '.join(options)}", ""
+    return command, "with other options: see its config"
+
+
+@lru_cache(maxsize=1000)
+def _composed(
+    setting: str, *methods: str, amp: bool, options: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    """The recipe of names; a file of this name in the current folder is none of the suite's."""
+    path = known_configs().get(setting)
+    if path is None:
+        raise ConfigError(f"{setting}: no config of this name")
+    config = load_config(path, methods, options=options, amp=amp)
+    with naming(config):
+        return _recipe(complete_config(config).to_dict())
+
+
+def _recipe(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A complete config as in its file, without seed, places and what is of the machine."""
+    return json.loads(config_json(keep(config, METHOD, PROTOCOL, MEASUREMENT)))
+
+
+def _changes(old: Mapping[str, Any], new: Mapping[str, Any], place: str = "") -> Iterator[str]:
+    """``KEY=VALUE`` of every value that is another."""
+    for key, value in new.items():
+        before = old.get(key, {} if isinstance(value, dict) else MISSING)
+        if isinstance(value, dict) and isinstance(before, dict):
+            yield from _changes(before, value, f"{place}{key}.")
+        elif value != before or type(value) is not type(before):
+            yield f"{place}{key}={value!r}"
 
 
 def _facts(results: Results) -> list[tuple[str, str]]:

@@ -17,6 +17,9 @@ from toypage import BROKEN, CIFAR, HOSTILE, RAINY, TARGET
 
 from fedseg.leaderboard.board import Board, build_board
 from fedseg.leaderboard.page import COPIED, write_page
+from fedseg.leaderboard.page_runs import train_command
+from fedseg.runner.config import complete_config
+from fedseg.runner.experiment import load_config
 from fedseg.runs.run_files import read_runs
 
 ROOT = Path(__file__).parents[2]
@@ -272,6 +275,49 @@ def test_a_page_says_who_says_that_a_run_is_verified_and_links_its_own_folders_o
     assert text.count("unchecked: samples, synthetic. Anyone can write this file") == len(names)
     assert f"fedseg leaderboard verify '{tmp_path}/board/my runs/a'" in text
     assert f"fedseg leaderboard verify {tmp_path}/elsewhere" in text
+
+
+@pytest.fixture(scope="module")
+def trained():
+    """The results of a run of ``cifar10_a0`` with ``fedasam``, and of one with some options."""
+    content = toyresults.results(CIFAR, {"test/accuracy": 64.0})
+
+    def made(*options: str, methods=("fedasam",), setting="cifar10_a0", amp=False):
+        path = ROOT / "configs" / "settings" / "cifar10_a0.py"
+        config = complete_config(load_config(path, ["fedasam"], options=options, amp=amp)).to_dict()
+        config |= {"setting": setting, "methods": list(methods)}
+        changed = {"config": config, "setting": setting, "methods": list(methods), "amp": amp}
+        return toyresults.parsed(content | {"seed": 3, **changed})
+
+    return made
+
+
+def test_a_command_has_the_options_of_its_run_or_says_that_it_has_not(trained):
+    command = "fedseg train cifar10_a0 --with fedasam --seed 3"
+    assert train_command(trained()) == (command, "")
+    assert train_command(trained("device=cpu", "data_root=x")) == (command, "")
+    assert train_command(trained(amp=True)) == (f"{command} --amp", "")
+    numbers = ("train_cfg.max_rounds=4", "optim_wrapper.optimizer.lr=0.5")
+    with_numbers, remark = train_command(trained(*numbers))
+    head, *options = with_numbers.split(" --cfg-options ")
+    assert head == command and sorted(options[0].split()) == sorted(numbers) and not remark
+    others = (
+        trained("train_dataloader.dataset.split=$(touch x)"),
+        trained("custom_imports.imports=[evil]"),
+        trained(*(f"algorithm.x{number}=1" for number in range(7))),
+    )
+    for results in others:
+        assert train_command(results) == (command, "with other options: see its config")
+
+
+@pytest.mark.parametrize(
+    "name", ["--work-dir", "..", "-x", "own.py", "a b", "nowhere", "fedasam\n"]
+)
+def test_a_command_has_names_of_the_suite_only(trained, name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("nowhere").write_text("raise SystemExit('was executed')")
+    assert train_command(trained(methods=["fedasam", name])) == ("", "")
+    assert train_command(trained(setting=name)) == ("", "")
 
 
 def test_a_board_without_runs(tmp_path):
