@@ -1,5 +1,9 @@
 """Features of frozen encoders are computed once, and a run has the bits of one without them."""
 
+import contextlib
+import copy
+import shutil
+
 import pytest
 import timm
 import torch
@@ -56,7 +60,7 @@ def test_each_image_is_seen_once_and_the_bits_are_those_without(tmp_path, seen, 
         counts.append(sum(seen))
         seen.clear()
     files = len(list((tmp_path / "cache").rglob("*.pt")))
-    assert counts[0] > counts[1] and counts[1] <= files + 20 and counts[2] <= 20  # of a first batch
+    assert counts[0] > counts[1] and counts[1] <= files + 2 and counts[2] == 0
     for config in runs[1:]:
         assert toyseg.run_differences(runs[0], config) == []
 
@@ -70,13 +74,91 @@ def test_other_weights_have_other_features(tmp_path):
     assert len(list((tmp_path / "cache").iterdir())) == 2
 
 
-def test_a_module_whose_bits_depend_on_the_batch_is_told(tmp_path):
-    module = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Dropout(0.5))
+def test_dropout_in_training_is_that_of_a_run_without(tmp_path):
+    data, options = (
+        toycls.write_data(tmp_path / "data"),
+        {**ENCODER["options"], "drop_path_rate": 0.5},
+    )
+    runs = [
+        toyseg.merge(
+            classification(tmp_path / name, data, options=options, **cache),
+            {"train_cfg": {"max_rounds": 3, "val_interval": 1, "val_initial": True}},
+        )
+        for name, cache in [("plain", {}), ("cached", {"feature_cache": str(tmp_path / "cache")})]
+    ]
+    toyseg.train(runs[0])
+    with pytest.warns(UserWarning, match="draws random numbers in training, so nothing is kept"):
+        toyseg.train(runs[1])
+    assert toyseg.run_differences(*runs) == []
+    assert list((tmp_path / "cache").rglob("*.pt"))  # of tests
+
+
+class DividedByBatchSize(torch.nn.Module):
+    def forward(self, x):
+        return x / len(x)
+
+
+@pytest.mark.parametrize(
+    ("part", "told"),
+    [
+        (torch.nn.Dropout(0.5), {True: "encoder draws random numbers in training"}),
+        (
+            DividedByBatchSize(),
+            dict.fromkeys((True, False), "gives an image alone other bits than in a batch"),
+        ),
+    ],
+)
+def test_modes_in_which_features_would_change_keep_none(tmp_path, part, told):
+    module = torch.nn.Sequential(torch.nn.LayerNorm(8), part)
+    plain, images = copy.deepcopy(module), torch.rand(50, 8)
     cache = FeatureCache(module, "encoder", tmp_path)
-    with pytest.warns(UserWarning, match="encoder gives an image alone other bits"):
-        module(torch.ones(50, 2))
-    assert not cache.active and module(torch.ones(3, 2)).shape == (3, 2)
-    assert not list(tmp_path.iterdir())
+    for training in (False, True):  # a run with val_initial begins with tests
+        context = contextlib.nullcontext()
+        if training in told:
+            context = pytest.warns(UserWarning, match=told[training])
+        with context:
+            for batch in (images[:1], images, images):
+                outputs = []
+                for one in (module, plain):
+                    torch.manual_seed(0)
+                    outputs.append(torch.cat([one.train(training)(batch), torch.rand(1, 8)]))
+                assert torch.equal(*outputs)
+    assert cache.active == {training: training not in told for training in (False, True)}
+    assert any(tmp_path.rglob("*.pt")) == any(cache.active.values())
+
+
+DAMAGE = {
+    "empty": lambda file, _: file.write_bytes(b""),
+    "cut": lambda file, _: file.write_bytes(file.read_bytes()[:-1]),
+    "a bit of each kilobyte": lambda file, _: file.write_bytes(
+        bytes(byte ^ 64 * (place % 1024 == 900) for place, byte in enumerate(file.read_bytes()))
+    ),
+    "of another image": lambda file, other: shutil.copy(other, file),
+    "without a checksum": lambda file, _: torch.save(torch.zeros(3), file),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_a_damaged_file_is_written_again(tmp_path, name):
+    module, sizes, images = torch.nn.LayerNorm(300).eval(), [], torch.rand(4, 300)
+    compute = module.forward
+    module.forward = lambda images: (sizes.append(len(images)), compute(images))[1]
+    FeatureCache(module, "encoder", tmp_path)
+    expected, _ = module(images), module(images)
+    file, other, *_ = tmp_path.rglob("*.pt")
+    content = file.read_bytes()
+    DAMAGE[name](file, other)
+    for _ in range(2):
+        assert torch.equal(module(images), expected)
+    assert file.read_bytes() == content and sizes == [4, 1, 1]
+
+
+@pytest.mark.parametrize("place", ["torch.backends.cpu.get_cpu_capability", "timm.__version__"])
+def test_other_processors_and_packages_have_other_features(tmp_path, monkeypatch, place):
+    made = timm.create_model("vit_tiny_patch16_224", **VIT)
+    first = FeatureCache(made, "encoder", tmp_path).folder
+    monkeypatch.setattr(place, lambda: "OTHER")
+    assert FeatureCache(made, "encoder", tmp_path).folder != first
 
 
 @pytest.mark.parametrize(
