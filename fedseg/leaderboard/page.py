@@ -82,6 +82,7 @@ def render(
 ) -> str:
     """The text of ``index.html``; ``runs``: by id, what charts need of each run."""
     tables = [_table(table, board, runs) for table in (*board.own, *board.shown(everything))]
+    _make_unique(tables, "id")  # of titles, which have names of strangers
     groups: dict[str, list[dict[str, Any]]] = {}
     for table in tables:
         groups.setdefault(table["group"], []).append(table)

@@ -349,6 +349,8 @@ def write_comparison(comparison: Comparison, folder: str | Path) -> list[Path]:
         "trends": draw_trends(comparison.sides, comparison.metrics),
     }
     drawn = {name: figure for name, figure in more.items() if figure is not None}
+    for name in more.keys() - drawn.keys() if path.is_file() else ():  # of an earlier comparison
+        (Path(folder) / f"{name}.png").unlink(missing_ok=True)
     pictures += [save_figure(figure, Path(folder) / f"{n}.png") for n, figure in drawn.items()]
     write_text(path, to_markdown(comparison, picture.name))
     return [path, *pictures]

@@ -129,7 +129,8 @@ def draw_clients(results: Mapping[str, Mapping[str, Any]]) -> Figure | None:
     The largest eigenvalue of each client's locally updated model (Caldarola et al., ECCV 2022,
     figures 4 and 16), and norms of features and outputs (figure 7), which are means over classes. A
     column for each run; in a row all have one scale, which is logarithmic if values differ by a
-    factor of 10 or more. What was not measured is blank.
+    factor of 10 or more. What was not measured is blank; a map without a finite
+    value is left out.
     """
     runs: dict[str, dict[int, Mapping[str, Any]]] = defaultdict(dict)
     for name, result in results.items():
@@ -139,19 +140,19 @@ def draw_clients(results: Mapping[str, Mapping[str, Any]]) -> Figure | None:
     for title, (quantity, key) in BY_CLIENT.items():
         tables = [{r: q.get(quantity, {}).get(key) for r, q in of.items()} for of in runs.values()]
         tables = [{r: row for r, row in table.items() if row} for table in tables]
-        if max(map(len, tables), default=0) > 1:
-            maps[title] = tables
-    if not maps:
-        return None
-    figure, short = new_figure(5 * len(runs) + 1, 4 * len(maps)), short_names(runs)
-    grid = figure.subplots(len(maps), len(runs), squeeze=False)
-    for panels, (title, tables) in zip(grid, maps.items(), strict=True):
         clients = list(dict.fromkeys(chain(*(row for table in tables for row in table.values()))))
         values = [
             [[_mean(table[r].get(client)) for r in sorted(table)] for client in clients]
             for table in tables
         ]
-        scale = find_scale(np.concatenate([np.ravel(of) for of in values]))
+        every = np.concatenate([[], *map(np.ravel, values)])
+        if max(map(len, tables), default=0) > 1 and np.isfinite(every).any():
+            maps[title] = tables, clients, values, find_scale(every)
+    if not maps:
+        return None
+    figure, short = new_figure(5 * len(runs) + 1, 4 * len(maps)), short_names(runs)
+    grid = figure.subplots(len(maps), len(runs), squeeze=False)
+    for panels, (title, (tables, clients, values, scale)) in zip(grid, maps.items(), strict=True):
         for axes, name, table, of in zip(panels, runs, tables, values, strict=True):
             image = axes.imshow(of, norm=scale, cmap=MAP, aspect="auto", interpolation="nearest")
             axes.set_xticks(range(len(table)), sorted(table), rotation=90)

@@ -277,6 +277,19 @@ def test_a_page_says_who_says_that_a_run_is_verified_and_links_its_own_folders_o
     assert f"fedseg leaderboard verify {tmp_path}/elsewhere" in text
 
 
+def test_tables_of_one_title_are_two(tmp_path):
+    content = toyresults.results(RAINY, toypage.metrics(50.0), data__train__dataset="Shapes")
+    toyresults.write(tmp_path / "honest", toyresults.synthetic(content))
+    called = {"data__train__dataset": "Shapes, rendered images", "experiment_sha256": "b" * 64}
+    content = toyresults.results(RAINY, toypage.metrics(60.0), **called)
+    toyresults.write(tmp_path / "stranger", content)
+    board = build_board(*read_runs([tmp_path]))
+    titles = [table.title for table in (*board.own, *board.shown())]
+    assert len(titles) > len(set(titles))
+    found = Page(write_page(board, tmp_path / "board").read_text())
+    assert len(found.tables) == len(found.data["tables"]) == len(titles)
+
+
 @pytest.fixture(scope="module")
 def trained():
     """The results of a run of ``cifar10_a0`` with ``fedasam``, and of one with some options."""

@@ -298,6 +298,13 @@ def test_a_table_and_a_picture_of_the_clients(two_methods, tmp_path):
     assert one == [20.0, 22.0, 40.0, 40.0, 60.0, 60.0] and other == [30.0] * 3
     written = write_comparison(comparison, tmp_path / "compare")
     assert [path.name for path in written] == ["compare.md", "curves.png", "clients.png"]
+    (tmp_path / "mine").mkdir()
+    for folder in ("compare", "mine"):  # only charts of an earlier comparison are removed
+        (tmp_path / folder / "trends.png").write_text("of another one")
+        write_comparison(compare(read_sides(two_methods[1:])), tmp_path / folder)
+    left = sorted(path.name for path in (tmp_path / "compare").iterdir())
+    assert left == ["clients.png", "compare.md", "curves.png"]
+    assert (tmp_path / "mine" / "trends.png").is_file()
     board = build_board(*read_runs([tmp_path]))
     text = to_markdown(board)
     assert SPREAD_TITLE in text and text.count("21.00 ± 1.41") >= 2

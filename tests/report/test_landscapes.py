@@ -1,6 +1,7 @@
 """Pictures of landscapes and spectra, by the data that they show."""
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -84,3 +85,11 @@ def test_clients_by_rounds_are_maps_with_gaps():
     assert isinstance(panels[0].images[0].norm, LogNorm)
     assert [text.get_text() for text in panels[0].get_yticklabels()] == ["x", "y", "z"]
     assert [text.get_text() for text in panels[0].get_xticklabels()] == ["9", "20"]
+
+    for number, one in enumerate(results.values()):
+        one["quantities"]["updated"]["lambda_max"] = {"x": None, "y": (None, math.inf)[number]}
+    panel, _ = draw_clients(results).axes  # a map without a finite value is left out
+    np.testing.assert_array_equal(np.ma.filled(panel.images[0].get_array(), np.nan), norms)
+    for one in results.values():
+        del one["quantities"]["features"]
+    assert draw_clients(results) is None and draw_clients({}) is None
