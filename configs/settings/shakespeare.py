@@ -1,6 +1,6 @@
 # Shakespeare of LEAF: the next character after 80, a client is a role. Schedule and batches are
 # WIMA's (Table 1), whose network is FedJAX's and predicts after every character; this is LEAF's.
-# The Shakespeare column of WIMA's Table 2 is lost: a row has six pairs of numbers, not seven.
+# Its column in WIMA's Table 2 cannot be read: a row has six pairs of numbers, not seven.
 _base_ = "../_base_/classification.py"
 
 __root = "data/shakespeare"

@@ -318,25 +318,26 @@ class ClassWeights(OfPixels):
 
     def receive(self, client: Client) -> None:
         pixels = client.payloads["class_pixels"].float()
-        self.weights, self.pixels = torch.ones_like(pixels), torch.zeros_like(pixels)
-        if pixels.any():
-            balanced = pixels[pixels > 0].median() / pixels  # inf for 0
-            self.weights = balanced.clamp(max=self.most)
+        self.pixels = torch.zeros_like(pixels)
+        median = pixels.masked_fill(pixels == 0, torch.nan).nanmedian()
+        # infinite for a class that nobody has had, NaN for all in the first round
+        self.weights = (median / pixels).clamp(max=self.most).nan_to_num(1.0)
 
     def loss(self, client: Client) -> Tensor:
         model, labels = client.model, client.batch["data_samples"].long()
         classes, ignored = len(self.pixels), model.ignore_index
         if classes <= ERASED:
             labels = labels.masked_fill(labels == ERASED, ignored)
-        known = labels[labels != ignored]
-        other = known[(known < 0) | (known >= classes)]
-        if other.numel():
+        known = labels != ignored
+        other = known & ((labels < 0) | (labels >= classes))
+        if labels.device.type == "cpu" and other.any():  # elsewhere it would wait for the device
             raise DataError(
-                f"data_samples: label {other[0]} is neither one of {classes} classes nor the "
-                f"loss's ignore_index {ignored}: correct the data set's labels, "
+                f"data_samples: label {labels[other][0]} is neither one of {classes} classes nor "
+                f"the loss's ignore_index {ignored}: correct the data set's labels, "
                 "model.num_classes or model.loss.ignore_index"
             )
-        counted = torch.bincount(known, minlength=classes)
+        index = labels.masked_fill(~known, classes).flatten()  # the rest is counted last
+        counted = index.new_zeros(classes + 1).scatter_add_(0, index, torch.ones_like(index))[:-1]
         self.pixels += counted / UNIT
         losses = []
         for number, logits in enumerate(model.outputs(client.batch["inputs"])):

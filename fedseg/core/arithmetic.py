@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 BLOCK = 1 << 17  # smaller ones cost calls, larger ones cache
-WIDE = torch.empty(2 * BLOCK, dtype=torch.float64)  # an operand converted, of the longest block
 
 
 def _blocks(vector: Tensor) -> Iterator[slice]:
@@ -33,10 +32,7 @@ def accumulate(total: Tensor, terms: Sequence[tuple[Tensor, float]], begin: bool
             vector, weight = terms[0]
             part.copy_(vector[block]).mul_(weight)
         for vector, weight in terms[begin:]:
-            piece = vector[block]
-            if piece.dtype != part.dtype and part.device.type == "cpu" and part.dtype == WIDE.dtype:
-                piece = WIDE[: len(piece)].copy_(piece)
-            part.add_(piece, alpha=weight)
+            part.add_(vector[block], alpha=weight)
 
 
 def descend(w: Tensor, step: Tensor) -> None:

@@ -126,6 +126,7 @@ def train(trainer: ClientTrainer, rounds: int = 2) -> None:
     """Rounds of one client, as the loop has them."""
     algorithm, flat = trainer.algorithm, trainer.flat
     server, state = Server(flat, 3, algorithm.server_vectors), {}
+    server.keep(trainer.payloads.values())
     trainer.data.start(JobStream(lambda _: [0], 1, rounds, algorithm.passes()))
     for server.round in range(1, rounds + 1):
         trainer.local.start_round(server.round)
@@ -141,7 +142,8 @@ def train(trainer: ClientTrainer, rounds: int = 2) -> None:
             vectors = client.loss_sum, *state.values(), *update.vectors.values()
             assert {vector.device.type for vector in vectors} == {"meta"}
             updates = algorithm.aggregate(algorithm.weightings)
-            updates.add(ClientResult(task, update, flat.buffers, flat.counters, state, 0.0))
+            own = {"state": state, "loss": 0.0, "declared": trainer.payloads}
+            updates.add(ClientResult(task, update, flat.buffers, flat.counters, **own))
             algorithm.step(server, updates)
 
 
@@ -155,6 +157,11 @@ def test_segmentation(name):
     """ASAM, which is SAM's two passes and a mask over the network's layers."""
     parts = streets(NETWORKS[name])
     train(build_trainer(parts, optim_wrapper=OPTIMIZERS["ASAM"]), rounds=1)
+
+
+def test_weights_of_classes():
+    parts = streets({**NETWORKS["BiSeNetV2"], "num_classes": 3})  # as the scenes have
+    train(build_trainer(parts, local_loss={"type": "ClassWeights"}), rounds=1)
 
 
 # FedDGGA's weights are numbers: it waits between a client's steps and the next client's; FlexLoRA
