@@ -1,7 +1,7 @@
 # Rendered streets with the clients and domains of the rainy experiment, small enough for minutes on
 # two CPU cores. The data is what `fedseg demo` renders; images, network, batches and rates are the
 # demo's own. The network is BiSeNetV2 at a quarter of its width, with one head; it starts from what
-# demo_towns_centralized.py has trained.
+# demo_towns_centralized.py has trained, its last layer from random weights.
 _base_ = "idda_rainy.py"
 
 __root = "data/demo_weather"
@@ -16,7 +16,9 @@ model = dict(
     _delete_=True,
     type="Segmentor",
     num_classes=16,
-    weights="package:fedseg/configs/weights/demo_towns.pth",
+    weights=dict(
+        path="package:fedseg/configs/weights/demo_towns.pth", ignore="decode_head.conv_seg."
+    ),
     network=dict(
         type="EncoderDecoder",
         backbone=dict(
@@ -54,7 +56,8 @@ val_dataloader = dict(
     unseen=dict(dataset=__test, num_workers=0), seen=dict(dataset=__test, num_workers=0)
 )
 test_dataloader = val_dataloader
-optim_wrapper = dict(optimizer=dict(lr=0.02))
+optim_wrapper = dict(optimizer=dict(lr=0.05))
+param_scheduler = dict(type="PolyLR", power=0.9)
 train_cfg = dict(
-    max_rounds=40, val_initial=True, val_interval=20, val_last_rounds=20, val_last_interval=5
+    max_rounds=28, val_initial=True, val_interval=6, val_last_rounds=16, val_last_interval=4
 )

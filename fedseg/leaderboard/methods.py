@@ -17,6 +17,7 @@ ALIASES = {"naivefedgloss": "naive_fedgloss", "mime": "mime_sgd"}
 LOCAL_OPTIMIZERS = {"SAMOptimWrapper": "sam", "ASAMOptimWrapper": "asam"}
 BESIDES = ("compression", "privacy", "robust")  # components without a published vocabulary
 RELEASED = "ReleasedPartition"  # the papers' own clients, where others draw by the same rule
+WEIGHTS = "ClassWeights"  # a local loss that is no algorithm's
 AUGMENTATIONS = {"Mixup": "mixup", "Cutout": "cutout", "LABStyle": "lab", "CFSIStyle": "cfsi"}
 NAMES: Mapping[str, str] = read_json("benchmarks.json")["methods"]
 """Key of a method or of a part of it -> its name for the reader."""
@@ -79,6 +80,8 @@ def method_of_results(results: Results, local_epochs: int | None) -> Method:
     released = results.train.partition.get("type") == RELEASED
     extra = _join(extra, "released split" if released else None)
     extra = _join(extra, "1/N" if results.algorithm.get("uniform") else None)
+    weighted = component_type(results.local_loss) == WEIGHTS
+    extra = _join(extra, "class weights" if weighted else None)
     for key in BESIDES:
         extra = _join(extra, component_type((results.config or {}).get(key)))
     algorithm = _with_local_optimizer(algorithm, component_type(results.optim_wrapper))
@@ -99,7 +102,8 @@ def _algorithm(results: Results) -> tuple[str, str | None]:
         server_opt = component_type(server).lower()
     elif key == "fedavg" and isinstance(server, Mapping) and server.get("momentum"):
         key = "fedavgm"
-    losses = [_key(component_type(results.local_loss))]
+    local_loss = component_type(results.local_loss)
+    losses = [_key("" if local_loss == WEIGHTS else local_loss)]
     if results.model.options.get("stochastic_depth") is not None:
         losses.append("stochdepth")
     for loss in filter(None, losses):

@@ -33,7 +33,8 @@ class WeightsFile:
         module: dotted name of the network's submodule to load into, e.g. ``backbone.timm_model``;
             empty for the whole network. Of a file in which names begin with it, such as a
             checkpoint of such a network, only that part is taken.
-        ignore: prefixes of names in the file that the network does not have, e.g. ``fc.``, or one.
+        ignore: prefixes of names that are not loaded, or one, e.g. ``fc.``: layers that the network
+            does not have, or has for other classes, which keep their random weights.
     """
 
     path: str
@@ -80,7 +81,8 @@ class WeightsFile:
             if hasattr(target, "fit_weights"):
                 target, content, classifier = target.fit_weights(content)
                 ignored += classifier
-            missing, unknown = target.load_state_dict(content, strict=False)
+            loaded = {n: tensor for n, tensor in content.items() if not n.startswith(ignored)}
+            missing, unknown = target.load_state_dict(loaded, strict=False)
         except MISTAKES as error:  # shapes, or names that belong together
             raise ConfigError(f"model.weights: {self.path} does not fit: {error}") from error
         groupnorm = [n for n, layer in target.named_modules() if isinstance(layer, nn.GroupNorm)]
@@ -89,19 +91,19 @@ class WeightsFile:
         wrong = [
             f"{name}: missing in the file"
             for name in missing
-            if not name.endswith("num_batches_tracked")
+            if not name.endswith("num_batches_tracked") and not name.startswith(ignored)
         ]
         wrong += [
             f"{name}: not in the model (list its prefix in model.weights.ignore to skip it)"
             for name in others
-            if not name.startswith(ignored)
         ]
         if wrong:
             listed = "\n  ".join(wrong[:8]) + ("\n  ..." if len(wrong) > 8 else "")
             raise ConfigError(
                 f"model.weights: {self.path} does not fit in {len(wrong)} places:\n  {listed}"
             )
-        notes = [f"{', '.join(others)} ignored"] if others else []
+        left_out = [name for name in content if name not in loaded]
+        notes = [f"{', '.join(left_out)} ignored"] if left_out else []
         if skipped := len(unknown) - len(others):
             notes.append(f"{skipped} running statistics skipped, GroupNorm has none")
         if notes:
