@@ -27,6 +27,7 @@ def test_every_beginning_passes_its_own_test(tmp_path):
         ("algorithm", "fed_avg", "class FedAvg, which fedseg.algorithms.fedavg has"),
         ("dataset", "joined_dataset", "class JoinedDataset"),
         ("loss", "fed_align", "class FedAlign"),
+        ("algorithm", "update", "Update, which its file imports"),
     ],
 )
 def test_other_names_are_refused(kind, name, told, tmp_path):

@@ -39,7 +39,11 @@ def write_new(kind: str, name: str, folder: Path) -> list[Path]:
         raise ConfigError(f"{folder}: exists: name a new or empty folder with --out")
     paths = []
     templates = Environment(loader=FileSystemLoader(HERE), keep_trailing_newline=True)
-    for file in sorted((HERE / kind).rglob("*.jinja")):
+    files = sorted((HERE / kind).rglob("*.jinja"))
+    imports = re.findall(r"^(?:from|import) .*", "\n".join(f.read_text() for f in files), re.M)
+    if any(re.search(rf"\b{title}\b", line) for line in imports):
+        raise ConfigError(f"new: {name!r} makes {title}, which its file imports: take another name")
+    for file in files:
         inside = file.relative_to(HERE / kind).with_suffix("")
         path = folder / str(inside).replace("NAME", name)
         template = templates.get_template(file.relative_to(HERE).as_posix())
