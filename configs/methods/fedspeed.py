@@ -6,7 +6,5 @@
 # by a rule of its own.
 slot = ["algorithm", "local_optimizer"]
 
-algorithm = dict(
-    _delete_=True, type="FedSpeed", rho=0.1, alpha=0.95, lam=10, all_corrections=True
-)
+algorithm = dict(_delete_=True, type="FedSpeed", rho=0.1, alpha=0.95, lam=10, all_corrections=True)
 optim_wrapper = dict(clip_grad=dict(max_norm=10))
