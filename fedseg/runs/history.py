@@ -65,26 +65,25 @@ class Record(FilePart):
     bytes_up: Count = Field(description="traffic from all participants")
     seconds: dict[str, float] = Field(
         description="`train`, `aggregate`, `evaluate`, `data_wait` (part of `train`); with "
-        "[workers](parallel.md) `busy`, in which one of them had something to do, on average"
+        "[workers](parallel.md) `busy`, their mean busy time"
     )
     restarts: Any = Field(
         None,
-        description="why workers were lost and replaced, if any were; like `seconds` it says "
-        "nothing about the results",
+        description="why workers were lost and replaced, if any were; not in `history_sha256`",
     )
     norm_w: Any = Field(None, description="Euclidean norm of the global model")
     norm_delta: Any = Field(
         None,
         description="norm of the pseudo-gradient: the mean over the accepted clients, weighted by "
-        "their samples, of the received model minus the one that is sent (which for FedSpeed is "
-        "not the trained model); `norm_...`: of a vector that the algorithm keeps on the server",
+        "their samples, of the received model minus the model sent back (with FedSpeed not the "
+        "trained one); `norm_...`: of a vector that the algorithm keeps on the server",
     )
     epsilon: float | None = Field(
-        None, description="with `privacy`, what the rounds so far have spent; null without noise"
+        None, description="with `privacy`: epsilon spent so far; null without noise"
     )
     metrics: dict[str, Number | None] = Field({}, description="in rounds that were evaluated")
     initial_metrics: dict[str, Number | None] | None = Field(
-        None, description="in round 1, with `train_cfg.val_initial`: of the model before it"
+        None, description="in round 1, with `train_cfg.val_initial`: metrics of the initial model"
     )
     client_accuracy: Any = Field(
         None,

@@ -78,7 +78,7 @@ class DataFacts(FilePart):
 
     dataset: str = Field(description="its class")
     samples: Count = Field(description="number of images")
-    synthetic: bool = Field(description="whether this project rendered the images")
+    synthetic: bool = Field(description="whether the images are rendered by fedseg")
     split_checksum: str | None = Field(
         description="SHA-256 of the split's ids and file names, or of images and labels in order"
     )
@@ -118,8 +118,8 @@ class ResultsFile(HistoryFacts):
     threads: Annotated[int, Interval(ge=1, le=4096)] = Field(description="of PyTorch")
     environments: list[Component] | None = Field(
         None,
-        description="`threads`, `device`, `hardware` and versions by the `round` from which they "
-        "hold: several after a resume with others",
+        description="`threads`, `device`, `hardware` and versions with the first `round` that used "
+        "them: several if a resume changed them",
     )
     parameters: Positive = Field(description="number of trainable parameters")
     data: dict[str, DataFacts] = Field(description="`train`, and `test:<domain>` of each test set")
@@ -128,10 +128,11 @@ class ResultsFile(HistoryFacts):
         "by class, `accuracy_by_class`, `corruptions` by name and severity"
     )
     history_sha256: str | None = Field(
-        None, description="checksum of the lines of `history.jsonl` but for `seconds`"
+        None,
+        description="checksum of the lines of `history.jsonl` except `seconds` and `restarts`",
     )
     results_sha256: str | None = Field(
-        None, description="checksum of everything else in the file but for `seconds`"
+        None, description="checksum of everything else in the file except `seconds`"
     )
     # not in the file by these names:
     extras: dict[str, Any] = {}  # what hooks added, unchecked
