@@ -25,8 +25,8 @@ CIFAR = "cifar10_a005_c5_cnn"
 
 def test_ids_are_unique_and_valid_in_a_url():
     found = [b.id for b in benchmarks()]
-    assert len(set(found)) == len(found) == 124
-    assert len({b.setting.id for b in benchmarks()}) == len(settings()) == 78
+    assert len(set(found)) == len(found) == 125
+    assert len({b.setting.id for b in benchmarks()}) == len(settings()) == 79
     assert all(id_.isidentifier() and id_.isascii() for id_ in found)
     assert len({b.title for b in benchmarks()}) == len(found)
 

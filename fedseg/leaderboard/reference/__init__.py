@@ -14,7 +14,7 @@ from typing import Any
 from fedseg.checks import is_number
 
 TUNED = ("optim_wrapper.", "algorithm.", "local_loss.")  # keys of what is tuned
-PAPERS = ("feddrive", "fedsam", "fedgloss", "wima", "fedalign", "ladd", "course")
+PAPERS = ("feddrive", "fedsam", "fedgloss", "wima", "fedalign", "ladd", "fedseg", "course")
 
 
 @dataclass(frozen=True)
