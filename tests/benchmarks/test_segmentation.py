@@ -17,3 +17,10 @@ def test_everything_is_measured(small_config, tmp_path):
 def test_memory_of_a_round(small_config, tmp_path):
     config = load_config(small_config, work_dir=tmp_path / "run")
     assert benchmark.peak_of_round(config, clients=2) > 1
+
+
+def test_evaluation_and_loading(small_config, tmp_path):
+    measured = benchmark.evaluation(tmp_path, small_config, images=2, repeats=1)
+    assert set(measured["seconds per image"]) == {"forward", "evaluation", "decoded", "cached"}
+    assert measured["evaluation / forward"] > 0 and measured["cached / decoded"] > 0
+    assert len(list((tmp_path / "cache").iterdir())) == 2

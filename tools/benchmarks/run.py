@@ -22,6 +22,7 @@ BENCHMARKS = {  # name -> module
     "classification": "classification",
     "small_clients": "classification",
     "segmentation": "segmentation",
+    "evaluation": "segmentation",
     "algorithms": "algorithms",
     "state": "state",
     "overhead": "parallel",

@@ -1,4 +1,4 @@
-"""Steps of a segmentation round beside a hand-written loop, waits for data, and memory.
+"""Steps of a segmentation round beside a hand-written loop, waits for data, memory; evaluation.
 
 Both sides train the same network on the same batches in one process, in turns. The hand-written
 loop is what one would write without any framework: forward, backward, ``torch.optim.SGD``, nothing
@@ -18,6 +18,7 @@ from mmengine.utils import import_modules_from_strings
 from benchmarks import engine
 from benchmarks.engine import CONFIGS, EngineRounds, in_own_process
 from fedseg.core.client_data import ClientData, Job, JobStream
+from fedseg.core.forward import prepare_batch
 from fedseg.runner.experiment import load_config, naming
 from fedseg.runner.runner import FederatedRunner
 
@@ -138,3 +139,51 @@ def peak_of_round(config: Config, clients: int) -> float:
     config.train_dataloader.num_workers = 0
     FederatedRunner.from_cfg(config).train()
     return engine.peak()
+
+
+def evaluation(
+    folder: Path,
+    config: Annotated[Path, "an experiment with a segmentation network"] = CONFIGS / "demo.py",
+    images: Annotated[int, "of the last test set"] = 8,
+    repeats: Annotated[int, "alternating runs"] = 5,
+    cfg_options: Annotated[list[str], "KEY=VALUE"] = [],  # noqa: B006
+) -> dict[str, Any]:
+    """An evaluation beside the forward passes alone, and loading from a cache beside decoding."""
+    cfg = load_config(config, work_dir=folder, options=cfg_options)
+    with naming(cfg):
+        runner = FederatedRunner.from_cfg(engine.strip(cfg, 1))
+        runner.build_federation()
+    test = runner.val_loop.sets[-1]
+    test.samples = test.samples[:images]
+    recorded = list(test.batches(test.plan(test.samples), False))
+    test.batches = lambda plan, pin_memory: iter(recorded)  # loading is not timed
+    model, w = runner.model, runner.flat.w
+
+    @torch.no_grad()
+    def predict() -> None:
+        model.eval()
+        for _, batch in recorded:
+            data = prepare_batch(model, batch, w.dtype, training=False)
+            with runner.autocast():
+                model.outputs(data["inputs"], auxiliary=False)
+
+    def evaluate() -> None:
+        runner.val_loop.domains.run(w, runner.flat.buffers, sets=[test])
+
+    def load() -> None:
+        for index in test.samples:
+            test.dataset[index]
+
+    def load_cached() -> None:
+        test.dataset.cache = str(folder / "cache")
+        load()
+        test.dataset.cache = None
+
+    sides = {"forward": predict, "evaluation": evaluate, "decoded": load, "cached": load_cached}
+    seconds = engine.alternate(sides, repeats)
+    per_image = {name: median / images for name, median in engine.medians(seconds).items()}
+    return {
+        "seconds per image": per_image,
+        "evaluation / forward": engine.median_ratio(seconds, "evaluation", "forward"),
+        "cached / decoded": engine.median_ratio(seconds, "cached", "decoded"),
+    }
