@@ -9,17 +9,29 @@ import signal
 import sys
 import threading
 import traceback
+import types
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from io import UnsupportedOperation
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, TextIO
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    NoReturn,
+    TextIO,
+    Union,
+    get_args,
+    get_origin,
+)
 
 from fedseg.errors import DEBUG, DataError, Interrupted, UserError, resource_error
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import Progress
 
 PIPED_WIDTH = 160  # columns of tables that are piped to a file or program
 LONGEST = 1000  # characters of an error's line
@@ -182,6 +194,42 @@ def say(*lines: object, file: TextIO | None = None) -> None:
     print(*(printable(str(line)) for line in lines), sep="\n", file=file, flush=True)
 
 
+def read_type(hint: Any) -> dict[str, Any]:
+    """The arguments of ``add_argument`` for values of a type; of a union that of its first."""
+    kind, inner = get_origin(hint) or hint, get_args(hint)
+    if kind in (Annotated, Union, types.UnionType):
+        return read_type(inner[0])
+    if kind is tuple and ... not in inner:
+        return {"nargs": len(inner), **read_type(inner[0])}
+    if kind in (list, tuple, Sequence):
+        return {"action": "extend", "nargs": "+", **read_type(inner[0])}
+    if kind is Literal:
+        return {"type": str.lower, "choices": inner}
+    if kind is bool:
+        return {"action": "store_true"}
+    return {"type": int, "metavar": "N"} if kind is int else {"type": kind}
+
+
+def flag(name: str) -> str:
+    """The flag of an option that is called like a field or parameter."""
+    return f"--{name.replace('_', '-')}"
+
+
+def image_size(text: str) -> tuple[int, int]:
+    """HEIGHTxWIDTH as two numbers."""
+    height, _, width = text.partition("x")
+    if not (height.isdecimal() and width.isdecimal() and int(height) * int(width)):
+        raise argparse.ArgumentTypeError("must be HEIGHTxWIDTH, such as 512x1024")
+    return int(height), int(width)
+
+
+def positive(text: str) -> int:
+    """A positive integer."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a positive integer, not {text!r}")
+    return int(text)
+
+
 def add_methods(parser: argparse.ArgumentParser, text: str) -> None:
     """The option ``--with``."""
     parser.add_argument("--with", dest="methods", **MANY, metavar="METHOD", help=text)
@@ -214,7 +262,21 @@ def program() -> str:
     return f"{python.relative_to(here) if python.is_relative_to(here) else python} -m fedseg"
 
 
-def widen_console(console: "Console") -> None:
-    """Make room for wide tables, unless a terminal or ``COLUMNS`` sets the width."""
+def wide_console() -> "Console":
+    """Standard output, with room for wide tables unless a terminal or ``COLUMNS`` sets it."""
+    from rich.console import Console
+
+    console = Console()
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = max(console.width, PIPED_WIDTH)
+    return console
+
+
+def progress(**options: Any) -> "Progress":
+    """Bars with counts on standard error; none where it is no terminal."""
+    from rich.console import Console
+    from rich.progress import MofNCompleteColumn, Progress
+
+    console = Console(stderr=True)
+    columns = (*Progress.get_default_columns(), MofNCompleteColumn())
+    return Progress(*columns, console=console, disable=not console.is_terminal, **options)

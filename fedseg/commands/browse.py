@@ -25,15 +25,11 @@ def main() -> None:
         ("--round", 1, "round of the random augmentation"),
     ):
         text = f"{text} (default: %(default)s)"
-        parser.add_argument(name, type=int, default=number, metavar="N", help=text)
-    out = Path("browse.html")
-    parser.add_argument(
-        "--out", type=Path, default=out, metavar="FILE", help="default: %(default)s"
-    )
+        parser.add_argument(name, type=cli.positive, default=number, metavar="N", help=text)
+    style = {"type": Path, "default": Path("browse.html"), "metavar": "FILE"}
+    parser.add_argument("--out", **style, help="default: %(default)s")
     cli.add_cfg_options(parser, "override config fields")
     arguments = vars(parser.parse_args())
-    if min(arguments[name] for name in ("clients", "images", "round")) < 1:
-        parser.error("--clients, --images, --round: must be at least 1")
     from fedseg.api import browse
 
     cli.say(browse(arguments.pop("config"), arguments.pop("methods"), **arguments))

@@ -1,7 +1,5 @@
 """Export: fedseg export RUN --format FORMAT (see --help)."""
 
-import argparse
-
 from fedseg import cli
 from fedseg.commands.predict import add_model
 
@@ -17,14 +15,6 @@ examples:
 """
 
 
-def image_size(text: str) -> tuple[int, int]:
-    """HEIGHTxWIDTH as two numbers."""
-    height, _, width = text.partition("x")
-    if not (height.isdecimal() and width.isdecimal() and int(height) * int(width)):
-        raise argparse.ArgumentTypeError("must be HEIGHTxWIDTH, such as 512x1024")
-    return int(height), int(width)
-
-
 def main() -> None:
     parser = cli.parser("Write a run's model as a file for other programs.", DETAILS)
     add_model(parser)
@@ -34,7 +24,7 @@ def main() -> None:
     parser.add_argument("--out", type=cli.folder, help="default: in RUN/export")
     parser.add_argument(
         "--size",
-        type=image_size,
+        type=cli.image_size,
         metavar="HEIGHTxWIDTH",
         help="of the photographs, and of class maps (default: the first test image's)",
     )

@@ -34,8 +34,6 @@ def main() -> None:
     parser.add_argument("--out", type=cli.folder, help=text)
     arguments = parser.parse_args()
     spec = read_options(Spec, arguments, source=read_source(arguments, *arguments.paths))
-    from rich.progress import MofNCompleteColumn, Progress
-
     from fedseg.curvature.checkpoint import find_checkpoints
     from fedseg.curvature.landscape import compute_landscape
     from fedseg.files import own_folder
@@ -47,7 +45,7 @@ def main() -> None:
     words = [f"landscape_{spec.kind}", *([spec.client.replace("/", "_")] if spec.client else [])]
     words += [spec.statistics] * (spec.statistics != RUNNING)
     folder = arguments.out or own_folder(run, f"curvature/{'-'.join(words)}")
-    with Progress(*Progress.get_default_columns(), MofNCompleteColumn()) as bars:
+    with cli.progress() as bars:
         task = bars.add_task("points")
         advance = lambda done, total: bars.update(task, completed=done, total=total)  # noqa: E731
         content = compute_landscape(spec, folder, advance)

@@ -52,28 +52,21 @@ def main() -> None:
         help="of BatchNorm: of each batch (default with SiloBN and FedBN), or re-estimated from "
         "all predicted images",
     )
-    parser.add_argument(
-        "--batch-size", type=int, metavar="N", help="default: as in the run's tests"
-    )
+    text = "default: as in the run's tests"
+    parser.add_argument("--batch-size", type=cli.positive, metavar="N", help=text)
     amp = argparse.BooleanOptionalAction
     parser.add_argument("--amp", action=amp, help="bfloat16 arithmetic (default: as the run)")
     arguments = vars(parser.parse_args())
     run, paths, out = (arguments.pop(name) for name in ("run", "paths", "out"))
-    if (arguments["batch_size"] or 1) < 1:
-        parser.error("--batch-size: must be at least 1")
     if "-" in paths and len(paths) > 1:
         parser.error("-: the test images cannot be combined with other paths")
     own = None if paths == ["-"] else paths
     cli.check_there(own or (), "name an image, a video or a folder of them")
     cli.check_there([run], "name a run's work dir")
-    from rich.console import Console
-    from rich.progress import Progress
-
     from fedseg.api import predict
 
     cli.say_trust(arguments["trust"])
-    console = Console(stderr=True)
-    with Progress(console=console, disable=not console.is_terminal) as bar:
+    with cli.progress() as bar:
         task = bar.add_task("images", total=None)
         advance = lambda images: bar.advance(task, images)  # noqa: E731
         done = predict(run, own, out=out, advance=advance, **arguments)

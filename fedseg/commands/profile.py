@@ -3,7 +3,6 @@
 import json
 
 from fedseg import cli
-from fedseg.commands.export import image_size
 
 DETAILS = """\
 FLOPs are per image; an addition and a multiplication count as two. Counted are layers that
@@ -25,11 +24,13 @@ def main() -> None:
     cli.add_methods(parser, "of a setting: methods to merge over it")
     parser.add_argument(
         "--size",
-        type=image_size,
+        type=cli.image_size,
         metavar="HEIGHTxWIDTH",
         help="of the network's input (default: a preprocessed test image's)",
     )
-    parser.add_argument("--batch-size", type=int, default=1, metavar="N", help="default: 1")
+    parser.add_argument(
+        "--batch-size", type=cli.positive, default=1, metavar="N", help="default: 1"
+    )
     parser.add_argument("--device", help="for example cpu or cuda:1")
     parser.add_argument("--amp", action="store_true", help="bfloat16 arithmetic")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -37,8 +38,6 @@ def main() -> None:
     cli.add_cfg_options(parser, "override config fields")
     arguments = vars(parser.parse_args())
     as_json, target = arguments.pop("json"), arguments.pop("target")
-    if arguments["batch_size"] < 1:
-        parser.error("--batch-size: must be at least 1")
     from fedseg.api import profile
 
     if target.is_dir():

@@ -34,18 +34,14 @@ def main() -> int:
     cli.add_cfg_options(parser, "override config fields in all runs")
     parser.add_argument("--amp", action="store_true", help="bfloat16 arithmetic, on CPU and GPU")
     text = "runs at a time (default: %(default)s)"
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help=text)
+    parser.add_argument("--jobs", type=cli.positive, default=1, metavar="N", help=text)
     style = {"type": cli.folder, "default": Path("work_dirs")}
     parser.add_argument("--work-dir", **style, help="folder of all runs (default: %(default)s)")
     text = "print the runs and their hours; train nothing"
     parser.add_argument("--dry-run", action="store_true", help=text)
     arguments = parser.parse_args()
-    from pydantic import PositiveInt
-
-    from fedseg.config.schema import check_value
     from fedseg.runner.sweep import plan_sweep
 
-    check_value("--jobs", arguments.jobs, PositiveInt)
     names = ("configs", "methods", "seeds", "grid", "options", "amp", "work_dir")
     arguments.seeds = arguments.seeds or [0]
     jobs = plan_sweep(*(getattr(arguments, name) for name in names))

@@ -14,9 +14,8 @@ from tempfile import TemporaryFile
 from typing import Any
 
 import numpy as np
-from rich.console import Console
-from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn
 
+from fedseg.cli import progress
 from fedseg.config.schema import read_model
 from fedseg.core.seeds import generator_for
 from fedseg.curvature import spectrum
@@ -62,10 +61,7 @@ class Measurement:
             settings = replace(settings, statistics=BATCH)
         self.settings = settings
         self.folder = folder or default_folder(checkpoint, settings, run.changed)
-        columns = (*Progress.get_default_columns(), MofNCompleteColumn(), TimeElapsedColumn())
-        console = Console(stderr=True)
-        style = {"disable": not console.is_terminal, "transient": True, "console": console}
-        self._bars = Progress(*columns, **style)
+        self._bars = progress(transient=True)
         self.data = self._samples()
         self.result: dict[str, Any] = {
             "schema_version": SCHEMA_VERSION,

@@ -4,8 +4,7 @@ import argparse
 import re
 from dataclasses import dataclass, fields
 from pathlib import Path
-from types import NoneType
-from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, get_type_hints
 
 from annotated_types import Ge, Gt
 
@@ -73,8 +72,8 @@ class Options:
 
     def __post_init__(self) -> None:
         hints = get_type_hints(type(self), include_extras=True)
-        values = {_flag(name): value for name, value in vars(self).items()}
-        check_values(values, {_flag(name): hint for name, hint in hints.items()})
+        values = {cli.flag(name): value for name, value in vars(self).items()}
+        check_values(values, {cli.flag(name): hint for name, hint in hints.items()})
 
 
 @dataclass(frozen=True)
@@ -147,10 +146,6 @@ class Spec(Options):
             )
 
 
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
-
-
 def add_options(parser: argparse.ArgumentParser, kind: type[Options]) -> None:
     """Every option of a kind, and where the models come from."""
     text = (
@@ -165,33 +160,20 @@ def add_options(parser: argparse.ArgumentParser, kind: type[Options]) -> None:
         hint, default = hints[field.name], field.default
         about = [text for text in getattr(hint, "__metadata__", ()) if type(text) is str]
         if about:
-            keywords = _keywords(hint, default)
+            keywords = cli.read_type(hint)
+            if keywords.get("nargs") == 2:
+                keywords["metavar"] = ("LOW", "HIGH")
+            if field.name == "clients":
+                keywords["type"] = lambda text: None if text == "all" else int(text)
             if default not in (None, False):
                 shown = " ".join(default) if "nargs" in keywords else default
                 about.append(f"(default: {shown})")
             keywords["default"] = argparse.SUPPRESS  # the dataclass has the defaults
-            parser.add_argument(_flag(field.name), help=" ".join(about), **keywords)
+            parser.add_argument(cli.flag(field.name), help=" ".join(about), **keywords)
     text = "a config of yours instead of the recorded one; it is executed"
     parser.add_argument("--config", help=text)
     cli.add_cfg_options(parser, "override config fields, for example data_root=data/camvid")
     cli.add_trust(parser)
-
-
-def _keywords(hint: Any, default: Any) -> dict[str, Any]:
-    """Keywords of ``add_argument`` for a type."""
-    origin, inner = get_origin(hint), get_args(hint)
-    if origin is Literal:
-        return {"choices": inner}
-    if origin is tuple:
-        several = {"nargs": "+", "action": "extend"}
-        return several if ... in inner else {"nargs": 2, "type": float, "metavar": ("LOW", "HIGH")}
-    if NoneType in inner and default is not None:
-        return {"type": lambda text: None if text == "all" else int(text), "metavar": "N"}
-    if origin is Annotated or NoneType in inner:
-        return _keywords(inner[0], default)
-    if hint is bool:
-        return {"action": "store_true"}
-    return {"type": int, "metavar": "N"} if hint is int else {"type": hint}
 
 
 def _run_path(text: str) -> str:

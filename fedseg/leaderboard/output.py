@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from fedseg.cli import printable, widen_console
+from fedseg.cli import printable, wide_console
 from fedseg.leaderboard.benchmarks import Column
 from fedseg.leaderboard.board import Board, Table
 from fedseg.leaderboard.reference import read_published
@@ -116,8 +116,7 @@ def print_board(
     board: Board, console: Console | None = None, everything: bool = False, further: bool = False
 ) -> None:
     """Print tables (``everything``: also those without a run) and messages."""
-    console = console or Console()
-    widen_console(console)
+    console = console or wide_console()
     tables = [*board.shown(everything), *board.apart]
     for table in tables:
         console.print(text_table(table, further).to_rich())

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from rich.console import Console
-from rich.progress import MofNCompleteColumn, Progress
 
+from fedseg.cli import progress
 from fedseg.leaderboard.board import build_board
 from fedseg.leaderboard.output import print_board
 from fedseg.runner.sweep import Job, expected_seconds, run_sweep
@@ -42,10 +42,9 @@ def show_plan(jobs: Sequence[Job], at_once: int) -> None:
 
 def show_sweep(jobs: Sequence[Job], at_once: int) -> int:
     """Run a sweep with a bar for every run under way, then print the board; 1 if a run failed."""
-    console = Console(stderr=True)
     failures: dict[Job, str] = {}
-    columns = (*Progress.get_default_columns(), MofNCompleteColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bars:
+    with progress() as bars:
+        say = bars.console.print
         every = bars.add_task("all runs (rounds)", total=sum(job.rounds for job in jobs))
         bar_of = {
             job: bars.add_task(
@@ -65,11 +64,11 @@ def show_sweep(jobs: Sequence[Job], at_once: int) -> int:
             if failure is not None:
                 failures[job] = failure
             how = "failed" if failure else "finished"
-            console.print(f"{label(job)}: {how} after {format_duration(seconds)}", highlight=False)
+            say(f"{label(job)}: {how} after {format_duration(seconds)}", highlight=False)
     folders = [job.work_dir for job in jobs if (job.work_dir / "results.json").is_file()]
     if folders:
         print_board(build_board(*read_runs(folders)))
     for job, failure in failures.items():
         text = f"{label(job)} failed: {failure} (see {job.work_dir / 'output.txt'})"
-        console.print(text, style="red", markup=False)
+        say(text, style="red", markup=False)
     return 1 if failures else 0

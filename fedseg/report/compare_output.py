@@ -8,11 +8,10 @@ from typing import Any
 
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from rich.console import Console
 from rich.markup import escape
 
 from fedseg.checks import is_number
-from fedseg.cli import widen_console
+from fedseg.cli import wide_console
 from fedseg.files import write_text
 from fedseg.metric_names import MAIN_METRICS, SPREAD, Metric, domain_label, main_metric
 from fedseg.report.compare import Comparison, Side
@@ -319,8 +318,7 @@ def draw_trends(sides: Sequence[Side], metrics: Iterable[str]) -> Figure | None:
 
 def print_comparison(comparison: Comparison) -> None:
     """Print tables and remarks; where standard output is no terminal, wide enough for each row."""
-    console = Console()
-    widen_console(console)
+    console = wide_console()
     for table in tables(comparison):
         console.print(table.to_rich(), "")
     for remark in remarks(comparison):

@@ -11,9 +11,8 @@ import numpy as np
 import plotly.graph_objects as go
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
-from rich.console import Console
 
-from fedseg.cli import widen_console
+from fedseg.cli import wide_console
 from fedseg.errors import DataError
 from fedseg.files import write_text
 from fedseg.report.drawing import COLORS, MARKERS, new_figure, plain_axes, save_figure
@@ -53,8 +52,7 @@ BY_CLIENT = {  # title of a map clients x rounds
 
 def print_curvature(results: Mapping[str, Mapping[str, Any]]) -> None:
     """Print a column for each checkpoint, of its ``curvature.json``; norms of features by class."""
-    console, quantities = Console(), [result["quantities"] for result in results.values()]
-    widen_console(console)
+    console, quantities = wide_console(), [result["quantities"] for result in results.values()]
     head = ("", *(f"{name} ({result['checkpoint']})" for name, result in results.items()))
     counts = [sorted({q["num_samples"] for q in of.values()}) for of in quantities]
     rows = [("data", *(result["data"] for result in results.values()))]

@@ -7,7 +7,7 @@ import numpy as np
 from rich.console import Console
 from rich.markup import escape
 
-from fedseg.cli import widen_console
+from fedseg.cli import wide_console
 from fedseg.datasets.segmentation import SegmentationDataset
 from fedseg.partition import check_clients
 from fedseg.runs.tables import TextTable
@@ -79,8 +79,7 @@ class View:
 
 def print_views(views: Sequence[View], console: Console | None = None) -> None:
     """Print a column for each split, and a row for each test set."""
-    console = console or Console()
-    widen_console(console)
+    console = console or wide_console()
     console.print(_splits_table(views).to_rich())
     console.print(
         "per client: least / median / most; distance: mean total-variation distance of a client's "

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from mmengine.config import Config
-from rich.console import Console
-from rich.progress import MofNCompleteColumn, Progress, TaskID
 
+from fedseg.cli import progress
 from fedseg.errors import ConfigError
 from fedseg.evaluation.sets import EvaluationSet
 from fedseg.files import sha256, write_text
@@ -99,16 +98,14 @@ def write_test_results(results: dict[str, Any], folder: Path) -> list[Path]:
 @contextmanager
 def _progress() -> Iterator[Callable[..., None]]:
     """A bar for every domain, or a line where there is no terminal; yields what advances them."""
-    console = Console(stderr=True)
-    columns = (*Progress.get_default_columns(), MofNCompleteColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bars:
-        tasks: dict[str, TaskID] = {}
+    with progress() as bars:
+        say, tasks = bars.console.print, {}
 
         def advance(test: EvaluationSet, domain: str, indices: list[int], _: Any) -> None:
             if domain not in tasks:
                 tasks[domain] = bars.add_task(domain, total=len(test.samples))
-                if not console.is_terminal:
-                    console.print(f"testing {domain}: {len(test.samples)} images", markup=False)
+                if bars.disable:
+                    say(f"testing {domain}: {len(test.samples)} images", markup=False)
             bars.advance(tasks[domain], len(indices))
 
         yield advance

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
-from typing import Any, get_args, get_origin
+from typing import Any, get_args
 
 from fedseg import cli
 from fedseg.runs.tables import TextTable
@@ -31,30 +31,19 @@ BENCHMARKS = {  # name -> module
 }
 
 
-def positive(text: str) -> int:
-    """A positive integer of the command line."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"must be a positive integer, not {text!r}")
-    return int(text)
-
-
 def parse_options(name: str, benchmark: Callable[..., Any]) -> argparse.Namespace:
     """The options of a benchmark and those that all have."""
     usage = argparse.ArgumentParser(prog=f"run.py {name}", description=benchmark.__doc__)
     usage.add_argument("--out", type=Path, help="write what was measured as JSON")
     usage.add_argument("--markdown", action="store_true", help="print a Markdown table")
-    usage.add_argument("--threads", type=positive, help="threads of PyTorch (default: its own)")
+    usage.add_argument("--threads", type=cli.positive, help="threads of PyTorch (default: its own)")
     for option, parameter in list(signature(benchmark).parameters.items())[1:]:
         kind, text = get_args(parameter.annotation)
-        options: dict[str, Any] = {"default": parameter.default, "help": text}
-        if kind is bool:
-            options["action"] = "store_true"
-        elif get_origin(kind) is list:
-            options["nargs"], (kind,) = "+", get_args(kind)
-        if kind is not bool:
-            options["type"] = positive if kind is int else kind
-            options["help"] += f" (default: {parameter.default})" if parameter.default else ""
-        usage.add_argument("--" + option.replace("_", "-"), **options)
+        style = cli.read_type(kind)
+        if style.get("type") is int:
+            style["type"] = cli.positive
+        text += f" (default: {parameter.default})" if parameter.default else ""
+        usage.add_argument(cli.flag(option), **style, default=argparse.SUPPRESS, help=text)
     return usage.parse_args(sys.argv[2:])
 
 
