@@ -7,12 +7,11 @@ members hold what that function verifies: an :class:`ImageSet` of small labeled 
 
 import argparse
 import shlex
-import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 from annotated_types import Ge, Gt
 
@@ -64,7 +63,7 @@ class DataSet:
     def flags(self) -> dict[str, str]:
         """The flag of each field of the options."""
         return {
-            one.name: one.metadata["flag"] or f"--{one.name.replace('_', '-')}"
+            one.name: one.metadata["flag"] or cli.flag(one.name)
             for one in fields(self.options)
             if one.name not in self.left_out
         }
@@ -83,7 +82,7 @@ class DataSet:
         hints = get_type_hints(self.options, include_extras=True)
         for one in (one for one in fields(self.options) if one.name in self.flags):
             about, default = one.metadata, self.defaults.get(one.name, one.default)
-            given = {"type": about["parse"]} if about["parse"] else _read_type(hints[one.name])
+            given = {"type": about["parse"]} if about["parse"] else cli.read_type(hints[one.name])
             given |= {"metavar": about["metavar"]} if about["metavar"] else {}
             shown = "" if default is None or default is False else " (default: %(default)s)"
             given |= {"dest": one.name, "default": default, "help": about["help"] + shown}
@@ -106,22 +105,10 @@ class DataSet:
         given = {flags[name]: value for name, value in options.items() if value is not None}
         check_values(given, {flags[name]: hints[name] for name in options})
         for name, value in options.items():
-            if isinstance(value, str) and _read_type(hints[name]).get("type") is Path:
+            if isinstance(value, str) and cli.read_type(hints[name]).get("type") is Path:
                 options[name] = Path(value)
         root = self.root_of(member, root, options.get("synthetic", False))
         return resolve(self.prepare)(self.members[member], root, self.options(**options))
-
-
-def _read_type(hint: Any) -> dict[str, Any]:
-    """The arguments of ``add_argument`` for values of a type."""
-    kind, inner = get_origin(hint) or hint, get_args(hint)
-    if kind in (Annotated, Union, types.UnionType):  # or None
-        return _read_type(inner[0])
-    if kind is Sequence:
-        return {"action": "extend", "nargs": "+", **_read_type(inner[0])}
-    if kind is Literal:
-        return {"type": str.lower, "choices": inner}
-    return {"action": "store_true"} if kind is bool else {"type": kind}
 
 
 @dataclass(frozen=True)

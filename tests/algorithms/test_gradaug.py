@@ -154,7 +154,8 @@ def test_nothing_comes_from_the_full_network_s_output():
 
 def test_a_network_for_one_size_has_one_resolution():
     flat = minibatch.FlatModel(CNN(10))
-    with pytest.raises(ConfigError, match=r"resolutions: CNN takes \(32, 32\) only, not \[28, 24"):
+    message = r"local_loss\.resolutions: CNN takes \(32, 32\) only, not \[28, 24"
+    with pytest.raises(ConfigError, match=message):
         GradAug().check(flat)
     for resolutions in (None, (32,)):
         GradAug(resolutions=resolutions).check(flat)

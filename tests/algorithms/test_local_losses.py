@@ -18,6 +18,8 @@ LOSSES = {
     "stochastic depth": None,
 }
 TYPES = {"MOON": MOON, "FedAlign": FedAlign, "GradAug": GradAug, "stochastic depth": LocalLoss}
+SEGMENTOR = {"_delete_": True, "type": "Segmentor", "network": torch.nn.Conv2d(3, 3, 1)}
+SEGMENTOR |= {"num_classes": None, "loss": {"type": "CrossEntropy"}}
 ALL = pytest.mark.parametrize("name", LOSSES)
 PLAIN = {
     "_delete_": True,
@@ -172,8 +174,10 @@ def test_moon_keeps_each_client_s_last_model(tmp_path, root):
 # ---------------------------------------------------------------- refusals
 
 
+@pytest.mark.parametrize("model", ["ToySegNet", "Segmentor"])
 @pytest.mark.parametrize("name", ["MOON", "FedAlign", "GradAug"])
-def test_segmentors_are_refused(tmp_path, name):
-    config = toyseg.settings(tmp_path, local_loss=LOSSES[name])
-    with pytest.raises(ConfigError, match=f"local_loss: {name} .*ToySegNet.*; use a"):
+def test_segmentors_are_refused(tmp_path, name, model):
+    options = {"model": SEGMENTOR, "batchnorm": None} if model == "Segmentor" else {}
+    config = toyseg.settings(tmp_path, local_loss=LOSSES[name], **options)
+    with pytest.raises(ConfigError, match=f"local_loss: {name} .*{model}.*; use a"):
         toyseg.train(config)

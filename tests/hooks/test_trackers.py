@@ -246,8 +246,10 @@ def test_a_wrong_list_of_backends_is_refused_at_once(tmp_path):
     for field, visualizer in (
         ("visualizer.vis_backends", {"vis_backends": "wandb"}),
         ("visualizer.vis_backends[0]", {"vis_backends": ["wandb"]}),
+        ("visualizer.vis_backends[0].type", {"vis_backends": [{"type": ""}]}),
     ):
-        with pytest.raises(ConfigError, match=f"^{re.escape(field)}: "):
+        message = f"^{re.escape(field)}: {'unknown' * field.endswith('type')}"
+        with pytest.raises(ConfigError, match=message):
             toyseg.runner(toyseg.settings(tmp_path, visualizer=visualizer))
 
 

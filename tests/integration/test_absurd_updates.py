@@ -108,10 +108,15 @@ def test_clients_may_differ_and_the_guard_can_be_off(tmp_path):
     assert reasons(config) == [] and np.abs(trace(config)[-1]).max() > 1e28
 
 
-def test_a_global_model_that_leaps_is_not_committed(tmp_path):
-    far = {"type": "FedAvg", "server_optim": {"type": "SGD", "lr": 1e8}}
-    with pytest.raises(TrainingError, match=r"round 1: the global model goes from norm .*FedAvg"):
-        toyquad.run(tmp_path, far)
+@pytest.mark.parametrize(
+    ("lr", "told"),
+    [(1e8, r"goes from norm .*FedAvg"), (1e308, r"is not finite.*server step")],
+)
+def test_a_global_model_that_leaps_is_not_committed(tmp_path, lr, told):
+    far = {"type": "FedAvg", "server_optim": {"type": "SGD", "lr": lr}}
+    with pytest.raises(TrainingError, match=f"round 1: the global model {told}"):
+        toyquad.run(tmp_path, far, dtype="float32" if lr > 1e300 else "float64")
+    assert not (tmp_path / "run" / "history.jsonl").exists()
     assert not list((tmp_path / "run" / "checkpoints").glob("*.pth"))
 
 

@@ -17,9 +17,11 @@ from fedseg.errors import LoadingError
 from fedseg.hooks import FederatedHook
 from fedseg.registry import DATASETS, HOOKS
 from fedseg.runner.checkpoint import FederatedCheckpointHook, checkpoints, load_checkpoint
+from fedseg.runner.config import complete_config
 from fedseg.runner.experiment import load_config
 from fedseg.runner.runner import FederatedRunner
 from fedseg.runner.testing import evaluate_checkpoint
+from fedseg.runs.config import config_digest
 from fedseg.runs.schema import RESULTS_SCHEMA_VERSION, read_results
 
 OWN_MODULE = '''
@@ -323,8 +325,6 @@ def test_history_has_every_field(finished):
 
 
 def test_results_have_every_field(finished):
-    from pathlib import Path
-
     path = Path(finished["work_dir"]) / "results.json"
     results = json.loads(path.read_text())
     assert results["schema_version"] == RESULTS_SCHEMA_VERSION
@@ -349,9 +349,6 @@ def test_results_have_every_field(finished):
 
 
 def test_the_configs_hash_is_of_what_matters(tmp_path, finished):
-    from fedseg.runner.config import complete_config
-    from fedseg.runs.config import config_digest
-
     def digest(**changes):
         return config_digest(complete_config(Config(toyseg.settings(tmp_path, **changes))))
 
