@@ -1,6 +1,7 @@
 """Values as messages show them, and what counts as a number."""
 
 import math
+from collections.abc import Iterator, Mapping
 from numbers import Real
 from typing import Any
 
@@ -20,3 +21,14 @@ def shown(value: Any, length: int = 200) -> str:
     except ValueError:  # Python writes no number of more than some thousand digits
         return "a number of thousands of digits"
     return text if len(text) <= length else f"{text[: length - 4]} ..."
+
+
+def walk(value: Any, field: str = "") -> Iterator[tuple[str, Any]]:
+    """(field, value) of a nested value and of everything in it, from outside to inside."""
+    yield field, value
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from walk(inner, f"{field}.{key}".lstrip("."))
+    elif isinstance(value, list | tuple):
+        for number, inner in enumerate(value):
+            yield from walk(inner, f"{field}[{number}]")

@@ -15,12 +15,10 @@ changes the clients' loss and nothing else. Where the paper is silent:
   FedACG).
 """
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.func import functional_call
 
-from fedseg.algorithms.passes import at_rest
+from fedseg.algorithms.passes import outputs_at
 from fedseg.config.schema import NonNegative, Positive
 from fedseg.core.client import Client
 from fedseg.core.flat import FlatModel
@@ -65,9 +63,7 @@ class MOON(LocalLoss):
         with record_calls(client.model.classifier) as calls:
             loss = client.model_loss()
         features = full_precision(calls[0].input)
-        with torch.no_grad(), at_rest(client.model):
-            positive = _features(client, client.start)
-            negative = _features(client, previous)
+        positive, negative = _features(client, client.start), _features(client, previous)
         toward = F.cosine_similarity(features, positive, dim=1)
         away = F.cosine_similarity(features, negative, dim=1)
         # -log(a / (a + b)) = log(1 + b / a)
@@ -80,7 +76,6 @@ class MOON(LocalLoss):
 
 def _features(client: Client, w: Tensor) -> Tensor:
     """The batch's features in the network with parameters ``w``, float [B, D]."""
-    parameters, images = client.flat.views(w), client.batch["inputs"]
     with record_calls(client.model.classifier) as calls:
-        functional_call(client.model, parameters, (images,), {"mode": "tensor"})
+        outputs_at(client, w)
     return full_precision(calls[0].input)

@@ -5,7 +5,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from torch import nn
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
 
 from fedseg.batchnorm import batch_statistics, batchnorm_layers
 from fedseg.core.client import Client
@@ -24,6 +26,13 @@ def at_rest(model: nn.Module) -> Iterator[None]:
     finally:
         for module in training:
             module.training = True
+
+
+def outputs_at(client: Client, w: Tensor) -> Tensor:
+    """What the network with parameters ``w`` makes of the batch, at rest and without a gradient."""
+    with torch.no_grad(), at_rest(client.model):
+        views, inputs = client.flat.views(w), (client.batch["inputs"],)
+        return functional_call(client.model, views, inputs, {"mode": "tensor"})
 
 
 def client_batches(client: Client, data: Any) -> Iterator[Any]:

@@ -18,9 +18,8 @@ import torch.nn.functional as F
 from annotated_types import Ge
 from pydantic import PositiveInt
 from torch import Tensor
-from torch.func import functional_call
 
-from fedseg.algorithms.passes import at_rest, client_batches
+from fedseg.algorithms.passes import at_rest, client_batches, outputs_at
 from fedseg.config.schema import Float32, NonNegative, Positive, Share
 from fedseg.core.client import Client
 from fedseg.core.flat import FlatModel
@@ -224,9 +223,7 @@ class FedSeg(PixelContrast):
                 own = small.masked_fill(small == ERASED, NONE)
                 total = total + self.contrast * self.term(client, features, own)
             if self.pseudo and self.unknown is not None:
-                with torch.no_grad(), at_rest(model):
-                    views, inputs = client.flat.views(client.start), client.batch["inputs"]
-                    logits = functional_call(model, views, (inputs,), {"mode": "tensor"})
+                logits = outputs_at(client, client.start)
                 guessed = pseudo_labels(logits, small, self.threshold, own=False)
                 total = total + self.pseudo * self.term(client, features, guessed)
         return total

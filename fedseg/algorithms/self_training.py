@@ -12,9 +12,8 @@ import math
 import torch
 from pydantic import NonNegativeInt, PositiveInt
 from torch import Tensor
-from torch.func import functional_call
 
-from fedseg.algorithms.passes import at_rest
+from fedseg.algorithms.passes import outputs_at
 from fedseg.config.schema import Share
 from fedseg.core.client import Client
 from fedseg.core.flat import FlatModel
@@ -74,12 +73,10 @@ class SelfTraining(LocalLoss):
 
     def loss(self, client: Client) -> Tensor:
         model, labels = client.model, client.batch["data_samples"]
-        with torch.no_grad(), at_rest(model):
-            views, inputs = client.flat.views(self.teacher), client.batch["inputs"]
-            logits = functional_call(model, views, (inputs,), {"mode": "tensor"})
-            guessed = confident(logits, labels == ERASED, self.threshold, self.share)
+        logits = outputs_at(client, self.teacher)
+        guessed = confident(logits, labels == ERASED, self.threshold, self.share)
         targets = torch.where(guessed >= 0, guessed, labels)
-        total = total_loss(model.losses(model.outputs(inputs), targets))
+        total = total_loss(model.losses(model.outputs(client.batch["inputs"]), targets))
         if not isinstance(model.criterion, CrossEntropy):  # OHEM's mean is over all pixels already
             return total
         left, valid = (targets == ERASED).sum(), (labels != model.criterion.ignore_index).sum()

@@ -31,7 +31,7 @@ from fedseg.loaders.streaming import StreamingData
 from fedseg.registry import SAMPLERS, build
 from fedseg.runner.build import build_trainer, load_weights
 from fedseg.runner.checkpoint import checkpoints, load_checkpoint, run_folder
-from fedseg.runner.config import PREPARATION, complete_config
+from fedseg.runner.config import complete_config, prepare_as
 from fedseg.runner.experiment import load_config
 from fedseg.runner.logs import quiet_console
 from fedseg.runner.recorded import newest_checkpoint, recorded
@@ -83,9 +83,7 @@ class RunData:
                     "val_dataloader: no test set has the training images' type, so it is not "
                     "known how to prepare them without augmentation: use --augment"
                 )
-            dataset = {k: v for k, v in train.items() if k not in PREPARATION}
-            dataset |= {k: v for k, v in like[0]["dataset"].items() if k in PREPARATION}
-            tests[TRAIN] = {**like[0], "dataset": dataset, "final_only": False}
+            tests[TRAIN] = prepare_as(like[0], train)
         if name not in tests:
             raise ConfigError(f"--data: {name!r} is none of {', '.join((TRAIN, *tests))}")
         arguments = name, tests[name], self.config.val_evaluator, "val", self.flat.w

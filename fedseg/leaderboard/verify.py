@@ -3,7 +3,7 @@
 import copy
 import json
 import tempfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any
 
 from mmengine.config import Config
 
-from fedseg.checks import is_number
+from fedseg.checks import is_number, walk
 from fedseg.cli import printable
 from fedseg.config.layers import naming
 from fedseg.errors import DataError, UserError
@@ -44,6 +44,7 @@ from fedseg.runs.schema import (
 
 # Percentage points by which a metric may differ on another machine; on that of the run none.
 TOLERANCE = 0.05
+NESTED = (Mapping, list, tuple)
 RELATIVE = 1e-9  # of sums over the history, which is made of printed numbers
 
 
@@ -108,7 +109,10 @@ class Verification:
         """Compare two nested values; ``source``: of the second, and the file of the first."""
         allowed = {"checkpoint": (self.tolerance, 0), "history": (0, RELATIVE)}
         absolute, relative = allowed.get(source[0], (0, 0))
-        there, here = dict(_leaves(recorded, place)), dict(_leaves(computed, place))
+        there, here = (
+            {name: one for name, one in walk(value, place) if not (one and isinstance(one, NESTED))}
+            for value in (recorded, computed)
+        )
         for name in dict.fromkeys((*there, *here)):
             old, new = there.get(name), here.get(name)
             self.compared += 1
@@ -117,18 +121,6 @@ class Verification:
                 equal = abs(old - new) <= max(absolute, relative * abs(old))
             if not equal:
                 self.differences.append(Difference(name, old, new, *source))
-
-
-def _leaves(value: Any, place: str) -> Iterator[tuple[str, Any]]:
-    """(place, value) of everything that is nested in a JSON value."""
-    if isinstance(value, Mapping) and value:
-        for key, inner in value.items():
-            yield from _leaves(inner, f"{place}.{key}".lstrip("."))
-    elif isinstance(value, list) and value:
-        for number, inner in enumerate(value):
-            yield from _leaves(inner, f"{place}[{number}]")
-    else:
-        yield place, value
 
 
 def verify(

@@ -161,6 +161,13 @@ def trains_clients(config: Mapping[str, Any], kind: str) -> bool:
     return bool({PERSONAL, FINE_TUNED} & set((config.get(f"{kind}_cfg") or {}).get("views") or ()))
 
 
+def prepare_as(test: Mapping[str, Any], dataset: Mapping[str, Any]) -> dict[str, Any]:
+    """The entry of a test loader with another data set of its type, prepared as its own."""
+    mixed = {k: v for k, v in dataset.items() if k not in PREPARATION}
+    mixed |= {k: v for k, v in test["dataset"].items() if k in PREPARATION}
+    return copy.deepcopy({**test, "dataset": mixed, "final_only": False})
+
+
 def _add_clients(config: Config) -> None:
     """Evaluate the images that the partition holds out, prepared as test images of their type."""
     train, tests = config.train_dataloader, config.val_dataloader
@@ -177,13 +184,8 @@ def _add_clients(config: Config) -> None:
             "test images: add an entry to val_dataloader with held_out=True and the training "
             "data set"
         )
-    prepared = {k: v for k, v in dataset.items() if k not in PREPARATION}
-    prepared |= {k: v for k, v in like[0]["dataset"].items() if k in PREPARATION}
-    entry = {k: v for k, v in like[0].items() if k != "final_only"}
     same = config.get("test_dataloader") == tests
-    tests["clients"] = copy.deepcopy(
-        {**entry, "dataset": prepared, "held_out": True, "optional": True}
-    )
+    tests["clients"] = {**prepare_as(like[0], dataset), "held_out": True, "optional": True}
     if same:
         config.test_dataloader = copy.deepcopy(tests)
 

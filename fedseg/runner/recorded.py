@@ -18,6 +18,7 @@ from mmengine.registry import Registry
 from mmengine.registry import registry as registry_module
 
 import fedseg.registry
+from fedseg.checks import walk
 from fedseg.cli import printable
 from fedseg.config.layers import naming
 from fedseg.datasets.transforms import is_foreign_transform
@@ -186,31 +187,23 @@ def _allowed_names(trusted: Collection[str]) -> set[str]:
 
 def _check(value: Any, field: str, allowed: Collection[str]) -> None:
     """Raise ConfigError for a ``type`` that is not allowed, wherever it stands."""
-    if isinstance(value, Mapping):
-        if "cache" in value:  # of a data set: nothing is written where a stranger says
-            value["cache"] = None
-        if "_scope_" in value:
-            raise ConfigError(f"{field}._scope_: a recorded config has none")
-        kind = value.get("type", "")
+    for place, part in walk(value, field):
+        if not isinstance(part, Mapping):
+            continue
+        if "cache" in part:  # of a data set: nothing is written where a stranger says
+            part["cache"] = None
+        if "_scope_" in part:
+            raise ConfigError(f"{place}._scope_: a recorded config has none")
+        kind = part.get("type", "")
         if kind and not (isinstance(kind, str) and (kind in allowed or is_foreign_transform(kind))):
             raise ConfigError(
-                f"{field}.type: {kind!r} is not a name of the suite: --trust MODULE allows those "
+                f"{place}.type: {kind!r} is not a name of the suite: --trust MODULE allows those "
                 "that a module of yours registers, --config FILE runs a config of yours"
             )
-        for key, inner in value.items():
-            _check(inner, f"{field}.{key}", allowed)
-    elif isinstance(value, list | tuple):
-        for number, inner in enumerate(value):
-            _check(inner, f"{field}[{number}]", allowed)
 
 
 def _check_model(value: Any, field: str) -> None:
     """Raise ConfigError for a file or an address in a model without its initial weights."""
-    if isinstance(value, Mapping):
-        for key, inner in value.items():
-            _check_model(inner, f"{field}.{key}")
-    elif isinstance(value, list | tuple):
-        for number, inner in enumerate(value):
-            _check_model(inner, f"{field}[{number}]")
-    elif isinstance(value, str) and re.search(r"[:/\\]", value):
-        raise ConfigError(f"{field}: {value!r} is a file or an address, not an option")
+    for place, part in walk(value, field):
+        if isinstance(part, str) and re.search(r"[:/\\]", part):
+            raise ConfigError(f"{place}: {part!r} is a file or an address, not an option")

@@ -13,7 +13,7 @@ from annotated_types import Interval
 from pydantic import AfterValidator, Field
 
 from fedseg import cli
-from fedseg.checks import is_number
+from fedseg.checks import is_number, walk
 from fedseg.config.schema import read_model
 from fedseg.errors import DataError
 from fedseg.files import digest, read_json
@@ -46,17 +46,12 @@ EDITED = "was changed after the run wrote it: its numbers are not the run's"
 UNSIGNED = f"has no checksum of itself ({OWN_DIGEST}): nothing tells whether it was changed"
 
 
-def _check_plain(value: Any, place: str = "") -> Any:
+def _check_plain(value: Any) -> Any:
     """A JSON value whose numbers are finite."""
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            _check_plain(inner, f"{place}.{key}")
-    elif isinstance(value, list):
-        for number, inner in enumerate(value):
-            _check_plain(inner, f"{place}[{number}]")
-    elif isinstance(value, int | float) and not abs(value) <= LARGEST_NUMBER:
-        where = f"{place.lstrip('.')}: " if place else ""
-        raise ValueError(f"{where}must be a finite number below {LARGEST_NUMBER:g}")
+    for place, part in walk(value):
+        if isinstance(part, int | float) and not abs(part) <= LARGEST_NUMBER:
+            where = f"{place}: " if place else ""
+            raise ValueError(f"{where}must be a finite number below {LARGEST_NUMBER:g}")
     return value
 
 
