@@ -3,6 +3,7 @@
 import functools
 import gc
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from importlib import metadata
@@ -142,6 +143,13 @@ def small_run(small_config: Path) -> Path:
     work_dir = small_config.parent / "run"
     train(load_config(small_config, work_dir=work_dir))
     return work_dir
+
+
+@pytest.fixture
+def run_copy(small_run: Path, tmp_path: Path) -> Path:
+    """A copy of that run without pictures and tests, to be changed."""
+    ignored = shutil.ignore_patterns("pictures", "test")
+    return Path(shutil.copytree(small_run, tmp_path / "run", ignore=ignored))
 
 
 @pytest.fixture(scope="module")

@@ -20,6 +20,7 @@ import cv2
 import numpy as np
 import torch
 import toyseg
+from faults import Payload
 from hypothesis import strategies as st
 
 from fedseg.runner.checkpoint import DIGEST
@@ -44,13 +45,6 @@ class Damage:
 
 
 Damages = st.SearchStrategy[Damage]
-
-
-class Payload:
-    """Makes a folder when it is unpickled."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return os.mkdir, (CANARY,)
 
 
 # ---------------------------------------------------------------- bytes and places
@@ -357,9 +351,11 @@ def payloads(path: Path, needed: tuple[str, ...]) -> Damages:
 
 PICKLES = st.sampled_from(
     [
-        Damage("a payload by torch", lambda path: torch.save({"state_dict": Payload()}, path)),
-        replaced(pickle.dumps(Payload())),
-        replaced(pickle.dumps(Payload(), 0)),
+        Damage(
+            "a payload by torch", lambda path: torch.save({"state_dict": Payload(CANARY)}, path)
+        ),
+        replaced(pickle.dumps(Payload(CANARY))),
+        replaced(pickle.dumps(Payload(CANARY), 0)),
     ]
 )
 
@@ -417,7 +413,7 @@ ARRAYS = st.sampled_from(
         _array("of floats", lambda array: array.astype(np.float32) / 3),
         _array("one less", lambda array: array[:-1]),
         _array("empty", lambda array: array[:0]),
-        _array("of objects", lambda array: np.array([Payload()])),
+        _array("of objects", lambda array: np.array([Payload(CANARY)])),
         Damage("a bomb", _bomb),
     ]
 )

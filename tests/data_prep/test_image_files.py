@@ -2,7 +2,6 @@
 
 import gzip
 import io
-import os
 import pickle
 import zipfile
 from dataclasses import replace
@@ -13,6 +12,7 @@ import cv2
 import numpy as np
 import pytest
 import torchvision
+from faults import Payload
 from image_files import (
     idx_bytes,
     image_set,
@@ -106,21 +106,11 @@ def test_every_form_of_cifar_gives_the_same_images(tmp_path, monkeypatch, publis
     assert sorted(tmp_path.rglob("*")) == before  # an archive is unpacked elsewhere
 
 
-class Command:
-    """Runs a command when it is unpickled."""
-
-    def __init__(self, command):
-        self.command = command
-
-    def __reduce__(self):
-        return os.system, (self.command,)
-
-
 def test_a_pickle_that_is_not_the_official_one_is_never_opened(tmp_path, images, monkeypatch):
     mark, archives = tmp_path / "was_here", tmp_path / "archives"
     folder = write_batches(tmp_path / "b", CIFAR10, images)
     publish(monkeypatch, CIFAR10, folder, images)
-    (folder / "data_batch_3").write_bytes(pickle.dumps(Command(f"touch {mark}")))
+    (folder / "data_batch_3").write_bytes(pickle.dumps(Payload(mark)))
     archives.mkdir()
     md5 = torchvision.datasets.CIFAR10.tgz_md5
     for source in (folder, write_archive(archives / "a.tar.gz", CIFAR10, images)):

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from faults import Payload
 
 from fedseg.datasets import (
     CIFAR10Dataset,
@@ -224,18 +225,8 @@ def test_a_missing_file(prepared, tmp_path):
             assert len(StoredImages(root, "test")) == TEST
 
 
-class _Touch:
-    """Unpickling it makes a file."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self):
-        return os.mkdir, (str(self.path),)
-
-
 def test_pickles_are_never_loaded(prepared, tmp_path):
-    trap = _Touch(tmp_path / "unpickled")
+    trap = Payload(tmp_path / "unpickled")
     for name in ("train_images.npy", "train_labels.npy", "train_users.npy"):
         root = shutil.copytree(prepared, tmp_path / name)
         (root / name).write_bytes(pickle.dumps(trap))

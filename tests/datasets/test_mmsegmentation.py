@@ -6,6 +6,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
+from faults import Payload
 from PIL import Image
 
 from fedseg.datasets.mmsegmentation import MMSegDataset, is_source
@@ -156,17 +157,9 @@ def test_a_source_that_does_not_fit(own: dict, change: dict, options: dict, mess
         MMSegDataset({**own, **change}, **options)
 
 
-class Touches:
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self) -> tuple:
-        return Path.touch, (self.path,)
-
-
 def test_a_class_that_would_unpickle_its_list_is_refused(tmp_path: Path) -> None:
     """A stranger's run may name any source: no file that it brings is executed."""
-    (tmp_path / "list.pkl").write_bytes(pickle.dumps(Touches(tmp_path / "ran")))
+    (tmp_path / "list.pkl").write_bytes(pickle.dumps(Payload(tmp_path / "ran")))
     source = {"type": "DecathlonDataset", "data_root": str(tmp_path), "ann_file": "list.pkl"}
     with pytest.raises(ConfigError, match=r"source\.type: DecathlonDataset .*BaseSegDataset"):
         MMSegDataset(source)

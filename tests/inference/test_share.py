@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 import yaml
+from faults import Payload
 
 import fedseg
 from fedseg.errors import ConfigError, DataError
@@ -94,7 +95,7 @@ def test_other_archives_are_refused(archive, fault, tmp_path):
     elif fault == "bomb":
         content["history.jsonl"] = bytes(2**27)
     elif fault == "pickle":
-        content[weights] = pickle.dumps({"state_dict": Evil()})
+        content[weights] = pickle.dumps({"state_dict": Payload(tmp_path / "ran")})
     elif fault == "changed":
         content["README.md"] += b"more"
     elif fault == "results":
@@ -121,15 +122,7 @@ def test_other_archives_are_refused(archive, fault, tmp_path):
                 file.writestr("README.md", b"other")
     with pytest.raises(DataError, match=rf"{fault}\.zip: "):
         fedseg.verify(path, tmp_path / "out")
-    assert not Evil.called and not (tmp_path / "out").exists()
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
-
-
-class Evil:
-    called = []
-
-    def __reduce__(self):
-        return (Evil.called.append, (1,))
 
 
 def test_damaged_bytes_are_told(archive, tmp_path):

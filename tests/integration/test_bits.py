@@ -22,12 +22,12 @@ import toycls
 import toyseg
 from algorithm_table import ENTRIES
 from command_line import TIMEOUT
+from faults import kill_at
 from toyalgorithms import StoppedError, raise_at
 
 from fedseg.errors import Interrupted
 from fedseg.evaluation.domains import DomainEvaluator
 from fedseg.runner import checkpoint as checkpoint_module
-from fedseg.runner import state_store as store_module
 from fedseg.runner.interrupt import InterruptGuard
 
 TOYS = ("scenes", "images")
@@ -175,19 +175,8 @@ def test_ctrl_c_saves_and_tells_how_to_resume(tmp_path, reference, number):
 
 def killed_on_disk(config: dict, moment: int, resume: bool = False) -> bool:
     """Train, killed at the n-th write, rename or sync; whether it came to that."""
-    tick = raise_at(moment, StoppedError)
-
-    def wrap(function):
-        def wrapped(*args, **kwargs):
-            tick()
-            return function(*args, **kwargs)
-
-        return wrapped
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(store_module.torch, "save", wrap(torch.save))
-        patch.setattr(os, "replace", wrap(os.replace))
-        patch.setattr(os, "fsync", wrap(os.fsync))
+        kill_at(patch, moment - 1)
         try:
             toyseg.train(config, resume)
         except StoppedError:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from faults import Payload
 
 from fedseg.errors import ConfigError, UserError
 from fedseg.leaderboard.verify import verify
@@ -20,16 +21,6 @@ HEAD = {"type": "FCNHead", "in_channels": 8, "channels": 8, "num_classes": 16}
 MMSEG = {"type": "EncoderDecoder", "backbone": {"type": "BiSeNetV2"}, "decode_head": HEAD}
 TIMM = {"type": "TIMMBackbone", "model_name": "resnet18"}
 PICKLED = {"type": "Pretrained", "checkpoint": "hostile.pth"}
-
-
-class Payload:
-    """Unpickled, it leaves a mark."""
-
-    def __init__(self, mark: Path) -> None:
-        self.mark = mark
-
-    def __reduce__(self):
-        return Path.touch, (self.mark,)
 
 
 @pytest.fixture

@@ -29,11 +29,8 @@ UNSEEN = ("final", "unseen", "mIoU")
 
 
 @pytest.fixture
-def run(small_run, tmp_path) -> Path:
-    """A copy of the finished run, to be changed."""
-    copy = tmp_path / "run"
-    shutil.copytree(small_run, copy, ignore=shutil.ignore_patterns("pictures", "test"))
-    return copy
+def run(run_copy) -> Path:
+    return run_copy
 
 
 def rewrite(run: Path, edit) -> None:

@@ -2,9 +2,7 @@
 
 import json
 import re
-import shutil
 
-import pytest
 import toyresults
 from rich.console import Console
 
@@ -18,13 +16,6 @@ def printed(*args, **kwargs) -> str:
     with console.capture() as capture:
         print_summary(*args, console=console, **kwargs)
     return capture.get()
-
-
-@pytest.fixture
-def run_copy(small_run, tmp_path):
-    copy = tmp_path / "run"
-    shutil.copytree(small_run, copy)
-    return copy
 
 
 def change(run, **fields) -> None:

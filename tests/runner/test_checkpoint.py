@@ -1,9 +1,7 @@
 """Checkpoints: a kill at any moment leaves the old or the new one; nothing foreign is loaded."""
 
 import contextlib
-import io
 import itertools
-import os
 import pickle
 import shutil
 from collections.abc import Iterator
@@ -12,13 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from faults import Payload, kill_at
+from toyalgorithms import StoppedError
 from toyseg import differences
 
 from fedseg.errors import DataError, resource_error
 from fedseg.files import sha256
 from fedseg.models.weights import WeightsFile
 from fedseg.runner import checkpoint
-from fedseg.runner import state_store as store
 from fedseg.runner.checkpoint import (
     checkpoint_path,
     checkpoints,
@@ -26,10 +25,6 @@ from fedseg.runner.checkpoint import (
     load_checkpoint,
     save_checkpoint,
 )
-
-
-class KilledError(BaseException):
-    """Stands for SIGKILL: no handler of Exception sees it."""
 
 
 def payload(round_: int, value: float | None = None) -> dict:
@@ -48,38 +43,6 @@ def newest(folder: Path) -> float | None:
     return None if found is None else float(found[1]["state_dict"]["w"][0])
 
 
-def kill_at(monkeypatch: pytest.MonkeyPatch, moment: int, half: bool) -> list[str]:
-    """Raise at the ``moment``-th call of whatever touches the disk; returns the calls' names.
-
-    Args:
-        half: a call that writes bytes writes half of them first; a rename happens before the kill.
-    """
-    calls: list[str] = []
-
-    def wrap(name, function, partial):
-        def wrapped(*args, **kwargs):
-            calls.append(name)
-            if len(calls) - 1 == moment:
-                if half:
-                    partial(*args, **kwargs)
-                raise KilledError
-            return function(*args, **kwargs)
-
-        return wrapped
-
-    def half_save(content, file):
-        buffer = io.BytesIO()
-        torch_save(content, buffer)
-        file.write(buffer.getvalue()[: buffer.tell() // 2])
-        file.flush()
-
-    torch_save, replace, fsync = torch.save, os.replace, os.fsync
-    monkeypatch.setattr(store.torch, "save", wrap("save", torch_save, half_save))
-    monkeypatch.setattr(os, "replace", wrap("replace", replace, replace))
-    monkeypatch.setattr(os, "fsync", wrap("fsync", fsync, fsync))
-    return calls
-
-
 def killed_saves(tmp_path: Path, before: list[int], round_: int, half: bool) -> Iterator[Path]:
     """Folders with checkpoints of ``before``, then a save of ``round_`` killed at every moment."""
     for moment in itertools.count():
@@ -90,7 +53,7 @@ def killed_saves(tmp_path: Path, before: list[int], round_: int, half: bool) -> 
             calls = kill_at(patch, moment, half)
             try:
                 save_checkpoint(checkpoint_path(folder, round_), payload(round_, 9))
-            except KilledError:
+            except StoppedError:
                 pass
             else:
                 assert moment == len(calls) and {"save", "replace", "fsync"} <= set(calls)
@@ -122,7 +85,7 @@ def test_two_kills_while_a_checkpoint_is_replaced(tmp_path):
             shutil.copytree(killed_once, folder)
             with pytest.MonkeyPatch.context() as patch:
                 kill_at(patch, moment, True)
-                with contextlib.suppress(KilledError):
+                with contextlib.suppress(StoppedError):
                     save_checkpoint(checkpoint_path(folder, 1), payload(1, 5))
             assert newest(folder) in (before, 5)
 
@@ -207,20 +170,10 @@ def test_no_sound_checkpoint(tmp_path):
         latest_checkpoint(tmp_path, no_verify)
 
 
-class Evil:
-    """Makes a file when it is unpickled."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-
-    def __reduce__(self):
-        return (os.mkdir, (self.path,))
-
-
 @pytest.mark.parametrize("writer", ["torch", "pickle"])
 def test_a_malicious_pickle_is_refused(tmp_path, writer):
     path, pwned = checkpoint_path(tmp_path, 1), tmp_path / "pwned"
-    content = {"state_dict": {}, "evil": Evil(str(pwned))}
+    content = {"state_dict": {}, "evil": Payload(pwned)}
     if writer == "torch":
         torch.save(content, path)
     else:

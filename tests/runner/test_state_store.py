@@ -4,6 +4,7 @@ import pickle
 
 import pytest
 import torch
+from faults import Payload
 
 from fedseg.errors import DataError
 from fedseg.files import sha256
@@ -204,15 +205,11 @@ def test_damage_is_noticed(tmp_path, damage):
 
 
 def test_no_foreign_object_is_unpickled(tmp_path):
-    class Evil:
-        def __reduce__(self):
-            return (open, (str(tmp_path / "pwned"), "w"))
-
     store = StateStore(tmp_path, "disk")
     put(store, "a", 1, 1)
     index = store.state_dict()
     path = tmp_path / index["a"]["file"]
-    torch.save({"sigma": Evil()}, path)
+    torch.save({"sigma": Payload(tmp_path / "pwned")}, path)
     index["a"]["sha256"] = sha256(path)
     other = StateStore(tmp_path, "disk")
     other.load_state_dict(index)
