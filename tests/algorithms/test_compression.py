@@ -13,7 +13,7 @@ from toyquad import fixed, local_steps, trace
 
 from fedseg.core.flat import FlatModel
 from fedseg.core.seeds import generator_for
-from fedseg.errors import ConfigError, DataError
+from fedseg.errors import ConfigError
 from fedseg.hooks.compression import Int8, SignSGD, TopK
 
 PLAN = ("abcd", "acd", "abcd", "bd")
@@ -122,18 +122,3 @@ def test_mistakes(tmp_path, share):
     options = {"type": "TopK", "share": share}
     with pytest.raises(ConfigError, match=r"compression\.share"):
         toyquad.run(tmp_path, {"type": "FedAvg"}, compression=options)
-
-
-def test_resumed(tmp_path):
-    """What was lost comes back after a stop; another compression is refused."""
-    top = {"type": "TopK", "share": 0.4}
-    changes = {"client_sampler": fixed(*PLAN), "compression": top}
-    whole = toyquad.run(tmp_path / "a", {"type": "FedAvg"}, **changes)
-    config = toyquad.settings(tmp_path / "b", {"type": "FedAvg"}, **changes)
-    config["train_cfg"]["max_rounds"] = 2
-    toyseg.train(config)
-    config["train_cfg"]["max_rounds"] = len(PLAN)
-    with pytest.raises((ConfigError, DataError), match="compression"):
-        toyseg.train({**config, "compression": {**top, "share": 0.7}}, resume=True)
-    toyseg.train(config, resume=True)
-    assert np.array_equal(trace(whole), trace(config))

@@ -2,15 +2,13 @@
 
 import copy
 import functools
-import importlib.util
 import json
 from collections.abc import Callable
 from importlib import resources
-from types import ModuleType
 from typing import Any
 
 import pytest
-from config_components import ROOT, SETTINGS
+from config_components import SETTINGS
 from mmengine.config import Config
 
 from fedseg.config import methods
@@ -33,15 +31,6 @@ def published() -> list[dict[str, Any]]:
     """What the papers print, for settings with methods."""
     file = resources.files("fedseg.leaderboard.reference") / "hyperparameters.json"
     return json.loads(file.read_text(encoding="utf-8"))["records"]
-
-
-@pytest.fixture(scope="module")
-def table(configs_read_once) -> ModuleType:
-    path = ROOT / "docs" / "site" / "config_table.py"
-    spec = importlib.util.spec_from_file_location("config_table", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture(scope="module")

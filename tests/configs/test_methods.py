@@ -5,6 +5,7 @@ import itertools
 import random
 from pathlib import Path
 
+import config_table
 from config_components import ROOT, SETTINGS, check_components
 
 from fedseg.config.layers import CONFIGS, read_file
@@ -253,6 +254,6 @@ def test_nothing_else_is_at_the_top_and_every_file_is_used(slots):
     assert files == used
 
 
-def test_the_page_of_settings_and_methods_is_up_to_date(table):
+def test_the_page_of_settings_and_methods_is_up_to_date(configs_read_once):
     page = (ROOT / "configs" / "README.md").read_text(encoding="utf-8")
-    assert table.page() == page, "run python docs/site/config_table.py"
+    assert config_table.page() == page, "run python docs/site/config_table.py"

@@ -1,9 +1,8 @@
 """The facts on the page of algorithms are those of the program."""
 
-import importlib.util
 import re
-import sys
 
+import algorithm_facts
 import pytest
 from doc_pages import ROOT
 
@@ -13,20 +12,9 @@ from fedseg.registry import ALGORITHMS, LOCAL_LOSSES
 PAGE = ROOT / "docs" / "algorithms.md"
 
 
-@pytest.fixture(scope="module")
-def facts():
-    spec = importlib.util.spec_from_file_location(
-        "algorithm_facts", ROOT / "docs" / "site" / "algorithm_facts.py"
-    )
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["algorithm_facts"] = module  # its dataclasses look for it there
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_page_is_what_the_script_makes(facts):
+def test_page_is_what_the_script_makes():
     text = PAGE.read_text(encoding="utf-8")
-    assert facts.refreshed(text) == text, "run python docs/site/algorithm_facts.py"
+    assert algorithm_facts.refreshed(text) == text, "run python docs/site/algorithm_facts.py"
 
 
 def test_every_method_has_a_section():
@@ -58,6 +46,6 @@ def test_published_figures_are_those_of_the_records(section, algorithm, averagin
     assert values and float(row[1]) in values
 
 
-def test_a_wrong_figure_is_noticed(facts):
+def test_a_wrong_figure_is_noticed():
     text = "<!-- facts: SWA -->\n99.99\n<!-- end -->"
-    assert "99.99" not in facts.refreshed(text)
+    assert "99.99" not in algorithm_facts.refreshed(text)

@@ -343,12 +343,17 @@ def test_small_test_sets_can_be_judged_by_batch_statistics(tmp_path, size, image
         toyseg.train(config)
 
 
-def test_a_tested_checkpoint_has_the_figures_of_the_run(tmp_path):
+def test_a_tested_checkpoint_has_the_figures_of_its_round(tmp_path):
+    """Long after the files of its clients' states are gone, too."""
+    changes = {"default_hooks": {"checkpoint": {"interval": 1, "keep_every": 1}}}
+    changes |= {"train_cfg": {"val_interval": 1}}
+    changes |= {"averaging": {"type": "SWA", "start": 2, "cycle": 1}}
     for policy in ("SiloBN", "FedBN"):
-        config, _, _ = run(tmp_path / policy, policy)
-        path = tmp_path / policy / "run/checkpoints/round_000004.pth"
-        figures = toyseg.runner(config).test(path)
-        assert figures == toyseg.history(config)[-1]["metrics"]
+        config, _, _ = run(tmp_path / policy, policy, **changes)
+        for record in toyseg.history(config):
+            path = tmp_path / policy / f"run/checkpoints/round_{record['round']:06d}.pth"
+            figures = toyseg.runner(config).test(path)
+            assert figures == record["metrics"] and "seen_by_domain/accuracy" in figures
         config["dtype"] = "float64"  # the clients' statistics are stored as they were trained
         assert toyseg.runner(config).test(path) == pytest.approx(figures, abs=1)
 

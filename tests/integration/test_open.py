@@ -119,7 +119,6 @@ PLAN = [["first", "third"], ["second"], ["third"], ["first", "second", "third"],
 @pytest.fixture(scope="module")
 def outside(tmp_path_factory):
     """A run of a config in a folder of its own; the module beside it, the plan in a file."""
-    torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("somewhere else")
     (folder / "outside_things.py").write_text(OWN_MODULE)
     (folder / "plan.json").write_text(json.dumps(PLAN))
@@ -290,7 +289,6 @@ def test_a_checkpoint_loads_in_a_plain_model(tmp_path):
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    torch.set_num_threads(1)
     config = toyseg.run(tmp_path_factory.mktemp("finished"))
     return config
 

@@ -44,7 +44,6 @@ def fail(at: str, round_: int) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory) -> dict[str, Any]:
-    torch.set_num_threads(1)
     config = settings(tmp_path_factory.mktemp("finished"))
     toyseg.train(config)
     return config
@@ -88,8 +87,7 @@ def edit(number: int, old: bytes, new: bytes) -> Callable[[list[bytes]], list[by
 def test_lost_rounds_are_computed_again(run, finished, number, change):
     damaged = change_lines(run, change)
     later = files(run, "checkpoints/round_000006.pth", "results.json")
-    toyseg.train(run, resume=True)
-    assert toyseg.run_differences(finished, run) == []
+    toyseg.check_resumed(finished, run)
     assert f"history.jsonl, line {number}: " in toyseg.logs(
         run
     ) and "back to round_000004" in toyseg.logs(run)
@@ -125,8 +123,7 @@ def test_lines_after_the_checkpoint_are_written_again(run, finished, cut):
     (folder / "round_000006.pth.0a1b2c3d.tmp").write_bytes(b"PK")
     change_lines(run, lambda lines: [*lines[:5], lines[5][: len(lines[5]) - cut]])
     first = toyseg.history(finished)
-    toyseg.train(run, resume=True)
-    assert toyseg.run_differences(finished, run) == []
+    toyseg.check_resumed(finished, run)
     assert toyseg.history(run)[:BEFORE] == first[:BEFORE] and toyseg.history(run) != first
     assert "going back" not in toyseg.logs(run)
     assert sorted(files(run, "checkpoints/*")) == ["round_000004.pth", "round_000006.pth"]
@@ -358,8 +355,7 @@ def test_what_is_saved_within_a_round_has_its_ordinary_rate(tmp_path):
     with pytest.raises(RuntimeError, match="power cut"):
         toyseg.train({**cut, "custom_hooks": [{"type": "SaveAndCrash"}]})
     assert checkpoint_path(Path(cut["work_dir"]) / "checkpoints", BEFORE).is_file()
-    toyseg.train(cut, resume=True)
-    assert toyseg.run_differences(whole, cut) == []
+    toyseg.check_resumed(whole, cut)
 
 
 def test_fewer_rounds_than_are_trained_are_refused(run, finished):
@@ -368,8 +364,7 @@ def test_fewer_rounds_than_are_trained_are_refused(run, finished):
     with pytest.raises(ConfigError, match=r"--resume.*rounds 1 to 6 are .*max_rounds=4 .*work-dir"):
         toyseg.train(toyseg.merge(run, {"train_cfg": {"max_rounds": BEFORE}}), resume=True)
     assert files(run, "*.py", "*.json*", "checkpoints/*") == before
-    toyseg.train(run, resume=True)
-    assert toyseg.run_differences(finished, run) == []
+    toyseg.check_resumed(finished, run)
     assert "going back" not in toyseg.logs(run)
     checkpoint_path(Path(run["work_dir"]) / "checkpoints", ROUNDS).write_bytes(b"damaged")
     fewer = toyseg.merge(run, {"train_cfg": {"max_rounds": BEFORE + 1}})
@@ -395,11 +390,11 @@ def test_a_round_that_a_hook_ended_has_had_its_step_of_the_schedule(tmp_path):
     toyseg.train(whole)
     with pytest.raises(LoadingError):
         toyseg.train({**cut, "custom_hooks": [fail("after_round", 3)]})
-    toyseg.train(cut, resume=True)
-    assert toyseg.run_differences(whole, cut) == []
+    toyseg.check_resumed(whole, cut)
 
 
 SILO = {"batchnorm": {"type": "SiloBN"}}
+TOP = {"compression": {"type": "TopK", "share": 0.4}}
 TEST_SET = {"seen": {"dataset": {"users": {"u": 5}, "domains": {"u": "nowhere"}}}}
 
 
@@ -414,6 +409,7 @@ TEST_SET = {"seen": {"dataset": {"users": {"u": 5}, "domains": {"u": "nowhere"}}
             {"param_scheduler": [{"type": "ExponentialLR", "gamma": 0.5}]},
             "param_scheduler",
         ),
+        (TOP, {"compression": {"share": 0.7}}, "compression.share"),
         ({}, {"val_dataloader": TEST_SET}, "val_dataloader.seen.dataset.*"),
         ({}, {"val_evaluator": {"prefix": "other"}}, "val_evaluator.PixelAccuracy.*"),
         ({}, {"custom_hooks": [{"type": "KeptMomentum"}]}, "hooks with states of clients"),

@@ -1,11 +1,11 @@
 """The list of benchmarks, and that the configs of the repository train them."""
 
-import importlib.util
 import re
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+import benchmark_protocols as tool
 import pytest
 import torch
 import toyresults
@@ -83,19 +83,9 @@ def test_a_target_is_what_fedavg_reaches_in_the_same_paper():
     assert targets["landmarks_c50_r1300_traffic"] == 56.3
 
 
-@pytest.fixture(scope="module")
-def tool():
-    """docs/site/benchmark_protocols.py."""
-    path = ROOT / "docs" / "site" / "benchmark_protocols.py"
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_a_benchmark_is_what_its_command_composes(tool):
+def test_a_benchmark_is_what_its_command_composes():
     text = tool.FILE.read_text(encoding="utf-8")
-    assert tool.text() == text, "run python docs/site/benchmark_protocols.py"
+    assert tool.text() == text, "run python docs/site/tool.py"
 
 
 def settings_of(config: Mapping) -> list[str]:
@@ -112,7 +102,7 @@ def settings_of(config: Mapping) -> list[str]:
     return ids
 
 
-def test_the_settings_are_those_of_benchmarks(tool):
+def test_the_settings_are_those_of_benchmarks():
     """Every federated one, also with the methods that have another schedule or network."""
     names = [path.stem for path in sorted((CONFIGS / "settings").glob("*.py"))]
     names = [name for name in names if "centralized" not in name]
@@ -145,7 +135,7 @@ OTHER_PROTOCOL = {  # networks of other benchmarks, and what the released code d
 
 
 @pytest.mark.parametrize("setting", OTHER_PROTOCOL)
-def test_methods_leave_the_protocol_alone(tool, setting):
+def test_methods_leave_the_protocol_alone(setting):
     """FedDrive's two protocols are settings of their own."""
     known = Composition(setting_file(setting)).known
     own = {
@@ -161,7 +151,7 @@ def test_methods_leave_the_protocol_alone(tool, setting):
     assert other == OTHER_PROTOCOL[setting] | ENCODERS
 
 
-def test_defects_of_the_released_code_are_told(tool):
+def test_defects_of_the_released_code_are_told():
     for methods, keys in (
         ("silobn released_defects", {"batchnorm.layers"}),
         ("lab released_defects", {"train_dataloader.dataset.style.fixed_half"}),
@@ -175,13 +165,13 @@ def test_defects_of_the_released_code_are_told(tool):
 
 
 @pytest.mark.parametrize("methods", ["fedsam", "fedasam swa", "silobn fedasam", "fedavg swa"])
-def test_rows_of_the_paper_have_its_protocol_by_default(tool, methods):
+def test_rows_of_the_paper_have_its_protocol_by_default(methods):
     for setting, id_ in (("cityscapes_uniform", "cityscapes_uniform"), ("idda_rainy", RAINY)):
         assert settings_of(tool.composed(f"{setting} --with {methods}")) == [f"{id_}_paper"]
         assert settings_of(tool.composed(f"{setting} --with {methods} released")) == [id_]
 
 
-def test_the_sizes_of_networks_are_those_of_the_configs(tool):
+def test_the_sizes_of_networks_are_those_of_the_configs():
     sizes = {}
     for setting in settings():
         if (setting.dataset, setting.model) not in sizes:

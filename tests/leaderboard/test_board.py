@@ -10,6 +10,7 @@ import statistics
 import pytest
 import toyresults
 from rich.console import Console
+from toyresults import CIFAR, RAINY, cifar, idda
 
 from fedseg.leaderboard.benchmarks import FURTHER_COLUMNS
 from fedseg.leaderboard.board import Board, build_board
@@ -19,17 +20,7 @@ from fedseg.leaderboard.page_runs import run_data
 from fedseg.leaderboard.reference import read_json, read_published
 from fedseg.runs.run_files import read_runs
 
-RAINY = "idda_rainy_heterogeneous"
-CIFAR = "cifar10_a0_c5_cnn"
 OTHER = {"experiment_sha256": "d" * 64, "optim_wrapper": {"type": "SAMOptimWrapper"}}
-
-
-def idda(unseen: float = 50.0, seen: float = 60.0, **changes):
-    return toyresults.results(RAINY, {"unseen/mIoU": unseen, "seen/mIoU": seen}, **changes)
-
-
-def cifar(accuracy: float = 70.0, **changes):
-    return toyresults.results(CIFAR, {"test/accuracy": accuracy}, **changes)
 
 
 @pytest.fixture
@@ -493,12 +484,10 @@ BAD_VALUES = {
 
 def test_one_bad_run_does_not_stop_the_board(tmp_path):
     """And what it says reaches no terminal, spreadsheet or page as more than text."""
-    metrics = {"unseen/mIoU": 50.0, "seen/mIoU": 60.0}
     for number, changes in enumerate(BAD_VALUES.values()):
-        content = toyresults.results(RAINY, metrics, seed=number)
-        content = toyresults.changed(content, **changes)
+        content = toyresults.changed(idda(seed=number), **changes)
         toyresults.write(tmp_path / f"bad\x1b\udcff{number}", content)
-    toyresults.write(tmp_path / "good", toyresults.results(RAINY, metrics, seed=99, name="good"))
+    toyresults.write(tmp_path / "good", idda(seed=99, name="good"))
     board = build_board(*read_runs([tmp_path]))
     assert any(run.results.name == "good" for run in board.runs.values())
     assert len(board.messages) >= 5

@@ -7,25 +7,21 @@ import json
 import pytest
 import toyresults
 from rich.console import Console
+from toyresults import CIFAR, RAINY, cifar, idda
 
 from fedseg.leaderboard.board import build_board
 from fedseg.leaderboard.output import print_board, to_csv, to_json, to_markdown
 from fedseg.leaderboard.page import write_board
 from fedseg.runs.run_files import read_runs
 
-RAINY = "idda_rainy_heterogeneous"
-TARGET = "cifar10_a0_c5_cnn_traffic"
-
-
-def idda(unseen: float, **changes):
-    return toyresults.results(RAINY, {"unseen/mIoU": unseen, "seen/mIoU": 60.0}, **changes)
+TARGET = f"{CIFAR}_traffic"
 
 
 @pytest.fixture
 def board(tmp_path):
     """Of two seeds, a run that misses its target, one of rendered images, a file that is no run."""
     rendered = idda(20.125, experiment_sha256="d" * 64, name="demo|x")
-    missing = toyresults.results("cifar10_a0_c5_cnn", {"test/accuracy": 40.0})
+    missing = cifar(40.0)
     runs = (idda(52.0, seed=0), idda(53.0, seed=1), missing, toyresults.synthetic(rendered))
     for number, content in enumerate((*runs, {"accuracy": 1})):
         toyresults.write(tmp_path / "runs" / str(number), content)

@@ -224,7 +224,7 @@ def test_a_page_is_written_over_an_earlier_one(runs, tmp_path):
 
 
 def test_damaged_details_cost_only_their_charts(tmp_path):
-    content = toyresults.results(CIFAR, {"test/accuracy": 30.0}, name="half \ud800 a character")
+    content = toyresults.cifar(30.0, name="half \ud800 a character")
     content["final"]["test"] |= {"IoU": [1, 2], "corruptions": {"frost": 3}}
     clients = (
         7,
@@ -246,7 +246,7 @@ def test_damaged_details_cost_only_their_charts(tmp_path):
 
 def test_details_that_are_no_numbers_leave_gaps(tmp_path):
     values = [math.nan, math.inf, 10**400, "3", True, None, 50.0]
-    content = toyresults.results(CIFAR, {"test/accuracy": 30.0})
+    content = toyresults.cifar(30.0)
     clients = dict(clients=list("abcdefg"), main_class=[0] * 7, classes=["cat"])
     content["client_accuracy"] = {**clients, "rounds": [1], "accuracy": [values]}
     toyresults.write(tmp_path / "run", content)
@@ -293,7 +293,7 @@ def test_tables_of_one_title_are_two(tmp_path):
 @pytest.fixture(scope="module")
 def trained():
     """The results of a run of ``cifar10_a0`` with ``fedasam``, and of one with some options."""
-    content = toyresults.results(CIFAR, {"test/accuracy": 64.0})
+    content = toyresults.cifar(64.0)
 
     def made(*options: str, methods=("fedasam",), setting="cifar10_a0", amp=False):
         path = ROOT / "configs" / "settings" / "cifar10_a0.py"

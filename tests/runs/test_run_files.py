@@ -5,13 +5,12 @@ import json
 import pytest
 import toyresults
 from toyhistory import METRIC, record, write_history
+from toyresults import RAINY, idda
 
 from fedseg.errors import DataError
 from fedseg.files import sha256
 from fedseg.runs.run_files import read_run, read_runs
 from fedseg.runs.schema import OWN_DIGEST
-
-RAINY = "idda_rainy_heterogeneous"
 
 
 def test_a_stopped_run_has_the_metrics_of_its_history(small_run, tmp_path):
@@ -113,11 +112,6 @@ def test_files_of_something_else_are_refused(tmp_path):
 
 
 # ---------------------------------------------------------------- runs below folders
-
-
-def idda(**changes):
-    metrics = {"unseen/mIoU": 50.0, "seen/mIoU": 60.0}
-    return toyresults.results("idda_rainy_heterogeneous", metrics, **changes)
 
 
 def test_a_bad_file_is_a_message_and_the_rest_is_built(tmp_path):

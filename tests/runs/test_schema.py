@@ -2,11 +2,11 @@
 
 import json
 import math
-import runpy
 import statistics
 import subprocess
 import sys
 
+import file_tables
 import pytest
 import toyresults
 import toyseg
@@ -17,12 +17,10 @@ from fedseg.files import sha256
 from fedseg.runs.run_files import read_runs
 from fedseg.runs.schema import RESULTS_SCHEMA_VERSION, Results, read_results
 
-METRICS = {"unseen/mIoU": 50.0, "seen/mIoU": 60.0}
-
 
 @pytest.fixture
 def content():
-    return toyresults.results("idda_rainy_heterogeneous", METRICS)
+    return toyresults.idda()
 
 
 @pytest.fixture
@@ -276,8 +274,7 @@ def test_reading_runs_imports_no_torch():
 
 
 def test_tables_of_fields_are_those_of_the_models():
-    script = ROOT / "docs/site/file_tables.py"
     page = (ROOT / "docs/configuration.md").read_text(encoding="utf-8")
-    refreshed = runpy.run_path(str(script))["refreshed"](page)
+    refreshed = file_tables.refreshed(page)
     assert refreshed == page, "run python docs/site/file_tables.py"
     assert refreshed.count("<!-- fields: ") == 3

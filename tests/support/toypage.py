@@ -6,9 +6,8 @@ from pathlib import Path
 import numpy as np
 import toyresults
 from PIL import Image
+from toyresults import CIFAR, RAINY, cifar
 
-RAINY = "idda_rainy_heterogeneous"
-CIFAR = "cifar10_a0_c5_cnn"
 TARGET = f"{CIFAR}_traffic"
 HOSTILE = """</script><script>window.hacked = 1</script><img src=x onerror="hacked=1">'"&amp;<b>"""
 CLASSES = {"road": 91.25, "sky": 80.5, "person": None, HOSTILE: 0.0}
@@ -44,14 +43,14 @@ def write_runs(root: Path) -> Path:
     content = toyresults.results(RAINY, metrics(48.0), **other)
     content["config"]["setting"] = HOSTILE
     toyresults.write(root / "fedprox", content)
-    toyresults.write(root / "cifar", toyresults.results(CIFAR, {"test/accuracy": 64.0}))
+    toyresults.write(root / "cifar", cifar(64.0))
 
     content = toyresults.synthetic(toyresults.results(RAINY, metrics(10.0), name=HOSTILE))
     content |= {"experiment_sha256": "b" * 64, "algorithm": {"type": HOSTILE}}
     content["curves"]["figures"][f"{HOSTILE}/mIoU"] = [1.0, 2.0]
     toyresults.write(root / "hostile", with_classes(content))
 
-    content = toyresults.results(CIFAR, {"test/accuracy": 30.0}, rounds=10, completed_rounds=10)
+    content = cifar(30.0, rounds=10, completed_rounds=10)
     content |= {"final_round": 10, "name": "corrupted", "experiment_sha256": "c" * 64}
     content["curves"]["rounds"] = [5, 10]
     content["final"]["corrupted"] = {"accuracy": 21.0, "corruptions": {"frost": [30.0, None, 9.5]}}

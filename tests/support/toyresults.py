@@ -29,6 +29,17 @@ FIELDS = {  # of the results -> of the config
 }
 
 
+RAINY, CIFAR = "idda_rainy_heterogeneous", "cifar10_a0_c5_cnn"
+
+
+def idda(unseen: float = 50.0, seen: float = 60.0, **changes: Any) -> dict[str, Any]:
+    return results(RAINY, {"unseen/mIoU": unseen, "seen/mIoU": seen}, **changes)
+
+
+def cifar(accuracy: float = 70.0, **changes: Any) -> dict[str, Any]:
+    return results(CIFAR, {"test/accuracy": accuracy}, **changes)
+
+
 def setting(id_: str) -> Setting:
     return SETTINGS[id_]
 

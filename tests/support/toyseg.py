@@ -482,6 +482,12 @@ def differences(a: Any, b: Any, path: str = "") -> list[str]:
     return [] if a == b or (a != a and b != b) else [f"{path}: {a!r} != {b!r}"]
 
 
+def check_resumed(whole: Mapping[str, Any], cut: Mapping[str, Any]) -> None:
+    """Resume a run; it becomes the same as one that was never stopped, bit for bit."""
+    train(cut, resume=True)
+    assert run_differences(whole, cut) == []
+
+
 CARRIED = ("state_dict", "averaged_state_dict", "server", "hooks", "schedulers")
 
 

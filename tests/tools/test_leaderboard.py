@@ -10,15 +10,12 @@ import toyresults
 from fedseg.files import sha256
 from fedseg.runs.run_files import read_runs
 
-RAINY = "idda_rainy_heterogeneous"
-
 
 @pytest.fixture
 def runs(tmp_path) -> Path:
     """Two seeds of an experiment, and a damaged file."""
     for seed in (0, 1):
-        metrics = {"unseen/mIoU": 50.0 + seed, "seen/mIoU": 60.0}
-        content = toyresults.results(RAINY, metrics, seed=seed)
+        content = toyresults.idda(50.0 + seed, seed=seed)
         toyresults.write(tmp_path / "runs" / f"seed_{seed}", content)
     (tmp_path / "runs" / "broken").mkdir()
     (tmp_path / "runs" / "broken" / "results.json").write_text("{")
