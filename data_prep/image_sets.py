@@ -138,12 +138,11 @@ LANDMARKS = {  # by the name of the training file
 
 @dataclass(frozen=True)
 class ImageOptions:
-    """Where labeled images come from, which are right, and their splits."""
+    """Where labeled images come from, which are accepted, and how they are split."""
 
     source: Path | None = option(
-        "an official archive or its files, the folder they unpack to, a folder with "
-        "{train,test}/<class>/*.png, or one with train.npz and test.npz (default: what is in "
-        "the root)",
+        "the official files, in an archive or a folder; for CIFAR and MNIST also a folder with "
+        "{train,test}/<class>/*.png or with train.npz and test.npz (default: the root)",
         metavar="PATH",
     )
     download: bool = option("download the official files if they are missing", False)
@@ -151,26 +150,26 @@ class ImageOptions:
         "accept images that differ from the published ones, such as a subset", False
     )
     overlap: Literal[OVERLAP] = option(
-        "images that are in train and in test: refuse them (unless the official files have "
-        "them), keep them, or drop them from train",
+        "images that are in both train and test: refuse (unless the official files have them), "
+        "keep, or drop them from train",
         OVERLAP[0],
         flag="--shared",
     )
     overwrite: bool = option(OVERWRITE, False)
     partition: Literal[(*PARTITIONS, NO_SPLIT)] = option(
-        "of the splits in ROOT/splits. dirichlet: clients of equal size, each with a class mix "
-        "drawn from Dir(alpha/classes for each class); alpha 0: one class per client. "
+        "rule of the splits in ROOT/splits. dirichlet: clients of equal size, each with a class "
+        "mix drawn from Dir(alpha/classes for each class); alpha 0: one class per client. "
         "dirichlet-class: each class is divided by Dir(alpha), sizes differ. pachinko: "
-        "superclasses, then classes (CIFAR-100). homogeneous: all alike. natural: by a column "
-        "of user ids",
+        "superclasses, then classes (CIFAR-100). homogeneous: equal class mixes. natural: by "
+        "user ids. none: no split",
         NO_SPLIT,
     )
     alpha: Sequence[float] | None = option(
-        "one split for each (default: those of the configs)", metavar="A"
+        "writes a split for each value (default: those of the configs)", metavar="A"
     )
     beta: float = option("pachinko only", PACHINKO["beta"])
     num_clients: int | None = option(
-        f"(default: 100; MNIST: 5; pachinko: {PACHINKO['clients']})", metavar="K"
+        f"number of clients (default: 100; MNIST: 5; pachinko: {PACHINKO['clients']})", metavar="K"
     )
     seed: int = option("of the splits", 0)
     users: Path | None = option(
@@ -180,8 +179,8 @@ class ImageOptions:
     )
     synthetic: bool = option("render images of 10 classes instead of CIFAR-10", False)
     released: Path | None = option(
-        "instead of drawing splits, write those of the released split files in DIR to "
-        "ROOT/splits/released, checked against the archive's images (CIFAR)",
+        "convert the released split files in DIR to ROOT/splits/released instead of drawing "
+        "splits, and check them against the archive's images",
         metavar="DIR",
         flag="--from",
     )
@@ -189,24 +188,24 @@ class ImageOptions:
 
 @dataclass(frozen=True)
 class CorruptionOptions:
-    """Which corrupted images are made, and how."""
+    """Which corrupted images are generated, and how."""
 
-    folder: str = option("for the files, in ROOT", FOLDER)
+    folder: str = option("folder of the files, in ROOT", FOLDER)
     corruptions: Sequence[Literal[CORRUPTIONS]] | None = option(
         f"which: {', '.join(CORRUPTIONS)} (default: all)", metavar="NAME"
     )
     limit: PositiveInt | None = option(
-        "corrupt N test images, of each class its share; not for published results", metavar="N"
+        "corrupt N test images, stratified by class; not for published results", metavar="N"
     )
     seed: NonNegativeInt = option("of the noise", 0)
     workers: NonNegativeInt | None = option(
-        "processes; below 2 everything runs in this one (default: all cores, at most 8)"
+        "number of processes; 0 or 1: only the main process (default: all cores, at most 8)"
     )
 
 
 @dataclass(frozen=True)
 class LandmarksOptions:
-    """Where photographs are, and how closely they are looked at."""
+    """Where photographs are, and how thoroughly they are checked."""
 
     images: Path = option(
         "folder of the images, absolute or below the root", Path("images"), metavar="DIR"
@@ -214,15 +213,15 @@ class LandmarksOptions:
     unofficial: bool = option(
         "accept other numbers of users, images and classes than the published ones", False
     )
-    decode: bool = option("decode every image (slow); default: check its header and end", False)
+    decode: bool = option("decode every image (slow), not only check its header and end", False)
     missing: Path | None = option(
-        "write the names of missing images to FILE, one a line", metavar="FILE"
+        "write the names of missing images to FILE, one per line", metavar="FILE"
     )
 
 
 PREPARED = """\
 The images are stored as memory-mapped arrays in ROOT with a checksum, which the next call verifies.
-Splits go to ROOT/splits/<name>.json, with a chart and a note of how they were made."""
+Splits go to ROOT/splits/<name>.json, each with a chart and a note of its options."""
 
 IMAGE_SETS = (
     DataSet(
@@ -252,20 +251,20 @@ examples:
     ),
     DataSet(
         "cifar_c",
-        "their test sets under corruptions",
-        "Make or verify CIFAR-10-C or CIFAR-100-C next to a prepared test set.",
+        "CIFAR-10-C and CIFAR-100-C: test images under 19 corruptions",
+        "Verify CIFAR-10-C or CIFAR-100-C, and generate missing files from a prepared test set.",
         """\
-ROOT is a folder that fedseg prepare cifar has written. Official files (<corruption>.npy and
-labels.npy) in ROOT/corrupted are verified; missing ones are made from the test set.
+ROOT is a folder written by fedseg prepare cifar. Official files (<corruption>.npy and labels.npy)
+in ROOT/corrupted are verified; missing ones are generated from the test set.
 
 examples:
   all 19 corruptions of CIFAR-10 (2.9 GB):
-    fedseg prepare cifar-c data/cifar10
+    fedseg prepare cifar_c data/cifar10
   a quick look at two of them:
-    fedseg prepare cifar-c data/cifar10 --corruptions fog frost --limit 500 --folder look
+    fedseg prepare cifar_c data/cifar10 --corruptions fog frost --limit 500 --folder look
 
-After an interruption the same command continues. contact_sheet.png next to the files shows one
-image under each of them.""",
+After an interruption the same command continues. contact_sheet.png next to the files shows an
+image under each corruption.""",
         CorruptionOptions,
         "data_prep.corrupted_sets:prepare",
         "make it with fedseg prepare cifar",
@@ -296,8 +295,8 @@ examples:
     ),
     DataSet(
         "leaf",
-        "FEMNIST and Shakespeare of LEAF",
-        "Convert FEMNIST or Shakespeare once, with their writers or roles as clients.",
+        "FEMNIST and Shakespeare of LEAF (femnist, shakespeare)",
+        "Convert FEMNIST or Shakespeare once; a client is a writer or a role.",
         f"""\
 Expected in the root or in --source: train/*.json and test/*.json, as LEAF's preprocess.sh writes
 them below data/; of FEMNIST also TensorFlow Federated's fed_emnist_train.h5 and fed_emnist_test.h5

@@ -132,14 +132,12 @@ class StreetOptions:
     )
     seed: NonNegativeInt = option("of the splits; rendered images do not depend on it", 0)
     source: Path | None = option(
-        "use the published split files in DIR instead of making splits; they are checked and "
-        "copied, and files missing on disk are reported",
+        "use the published split files in DIR instead of creating splits; they are checked and "
+        "copied, and missing images are reported",
         metavar="DIR",
         flag="--from",
     )
-    synthetic: bool = option(
-        "render street scenes instead of real images (all that the splits need)", False
-    )
+    synthetic: bool = option("render street scenes instead of using real images", False)
     size: tuple[int, int] | None = option(
         "of rendered images (default: idda 464x256, cityscapes 512x256)",
         metavar="WxH",
@@ -156,7 +154,7 @@ class StreetOptions:
 
 @dataclass(frozen=True)
 class IddaOptions(StreetOptions):
-    """IDDA has three choices of unseen domains too."""
+    """IDDA also has three choices of unseen domains."""
 
     setting: Sequence[Literal[tuple(IDDA_SETTINGS)]] | None = option(
         "which domains are unseen: T07 (country), hard rain (rainy), viewpoint B (bus) "
@@ -181,27 +179,28 @@ class FolderOptions:
 
     images: Words = option("images below ROOT", metavar="GLOB")
     labels: Words = option(
-        "label maps or polygons below ROOT, with the wildcards of --images", metavar="GLOB"
+        "label maps or polygons below ROOT, with the same wildcards as --images", metavar="GLOB"
     )
     classes: Path | None = option(
-        "names, one a line, with r g b behind each if label maps have colors; or JSON",
+        "class names, one per line, each followed by r g b for color label maps; or JSON",
         metavar="FILE",
     )
-    ids: str | None = option("label ids are those of cityscapes, gta5, ...", metavar="MAP")
-    ignore: Words = option("labels of polygons that are ignored", metavar="LABEL")
-    reduce_zero_label: bool = option("label id 0 is ignored, and classes begin at 1", False)
-    first_channel: bool = option("of label maps with three channels, the first has the ids", False)
+    ids: str | None = option("map of the label ids: cityscapes, gta5, ...", metavar="MAP")
+    ignore: Words = option("polygon labels to ignore", metavar="LABEL")
+    reduce_zero_label: bool = option("label id 0 is ignored, and classes start at 1", False)
+    first_channel: bool = option("label ids are in the first of three channels", False)
     domain: str | None = option(
-        "a regular expression whose group, in a path, is the domain", metavar="PATTERN"
+        "regular expression, searched in an image's path; its group is the domain",
+        metavar="PATTERN",
     )
     test: Words = option(
-        "test images: a share of each domain, a domain, a glob of images, or a .txt file of "
+        "test images: a share of each domain, a domain, a glob of images, or a .txt file with "
         "names; can be repeated (default: 0.2)",
         metavar="TEST",
     )
-    clients: PositiveInt | None = option("how many (default: the domains)", metavar="K")
+    clients: PositiveInt | None = option("number (default: a client per domain)", metavar="K")
     partition: Literal[PIXEL_PARTITIONS] | None = option(
-        "domain: a client is a domain; uniform: all alike; dirichlet: mixes of pixels by "
+        "domain: a client is a domain; uniform: random; dirichlet: class mixes of pixels by "
         "Dir(alpha); size: sizes by Dir(alpha) (default: uniform, or domain without --clients)"
     )
     alpha: Annotated[float, Gt(0)] | None = option(
@@ -212,7 +211,7 @@ class FolderOptions:
     overwrite: bool = option(OVERWRITE, False)
 
 
-SPLIT_NOTE = "split.json next to them says how they were made."
+SPLIT_NOTE = "split.json next to it has its options."
 
 SEGMENTATION_SETS = (
     DataSet(
@@ -229,7 +228,7 @@ examples:
     fedseg prepare cityscapes --synthetic --distribution heterogeneous \\
         --limit-per-user 4 --limit-test 10
 
-Splits go to ROOT/splits/<distribution>/{{train,test}};
+Each split is written to ROOT/splits/<distribution>/{{train,test}};
 {SPLIT_NOTE}""",
         StreetOptions,
         "data_prep.segmentation:prepare_streets",
@@ -250,7 +249,7 @@ examples:
     fedseg prepare idda --synthetic --setting rainy --distribution heterogeneous \\
         --limit-per-user 8 --limit-test 2
 
-Splits go to ROOT/splits/<distribution>/<setting>/{{train,test}};
+Each split is written to ROOT/splits/<distribution>/<setting>/{{train,test}};
 {SPLIT_NOTE}""",
         IddaOptions,
         "data_prep.segmentation:prepare_streets",
@@ -262,13 +261,13 @@ Splits go to ROOT/splits/<distribution>/<setting>/{{train,test}};
         "CamVid",
         "Verify CamVid and write its federated split.",
         f"""\
-CamVid is expected as the SegNet tutorial ships it: train, val and test with images, and trainannot,
+Expected is CamVid as in the SegNet tutorial: train, val and test with images, and trainannot,
 valannot and testannot with label ids.
 
 example:
   fedseg prepare camvid --source path/to/CamVid
 
-The split goes to ROOT/splits/{{train,test}};
+The split is written to ROOT/splits/{{train,test}};
 {SPLIT_NOTE}""",
         CopyOptions,
         "data_prep.segmentation:prepare_copied",
@@ -280,22 +279,19 @@ The split goes to ROOT/splits/{{train,test}};
         "label maps of any layout; acdc, bdd100k, gta5, voc, ...",
         "Check images and label maps of any layout, and write a federated split and a config.",
         f"""\
-What the wildcards of --images match in the path of an image, those of --labels match in the path of
-its label map. Label maps are images without loss, .npy, or polygons of labelme or Cityscapes
-(.json), which are drawn into ROOT/drawn. Prints a summary, and writes ROOT/splits and a config in
-ROOT to train on.
+The wildcards of --images and --labels match the same text in the paths of an image and of its label
+map. Label maps are lossless images, .npy, or polygons of labelme or Cityscapes (.json), which are
+rasterized into ROOT/drawn. Prints a summary, and writes ROOT/splits and a training config in ROOT.
 
 examples:
-  three clients from labelme's folders (labels.txt: a class a line):
+  three clients from labelme's folders (labels.txt: one class per line):
     fedseg prepare segmentation data/voc_like --images 'JPEGImages/*.jpg' \\
         --labels 'SegmentationClass/*.png' --classes labels.txt --clients 3
-  a client for each site, another site and a tenth of the images for tests:
+  a client per site; the site north and a tenth of the other images for tests:
     fedseg prepare segmentation data/orchards --images '*/images/*.png' --labels '*/labels/*.png' \\
         --classes classes.txt --domain '([^/]+)/images' --test north 0.1
   published layouts ({", ".join(LAYOUTS)}):
-    fedseg prepare acdc
-
-{SPLIT_NOTE}""",
+    fedseg prepare acdc""",
         FolderOptions,
         "data_prep.folders:prepare_folder",
         "name the folder with the images",

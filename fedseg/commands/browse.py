@@ -13,16 +13,16 @@ examples:
 
 def main() -> None:
     parser = cli.parser(
-        "Write a page with the training images that clients see in the first local steps of a "
-        "round, after augmentation, with their labels.",
+        "Write a page with the training images and labels that clients see in the first local "
+        "steps of a round, after augmentation.",
         EXAMPLES,
     )
     parser.add_argument("config", type=Path, help="a setting or experiment: name or path")
     cli.add_methods(parser, "methods to merge over it, for example lab")
     for name, number, text in (
-        ("--clients", 10, "spread over all"),
-        ("--images", 6, "of each client, at most"),
-        ("--round", 1, "round of the random augmentation"),
+        ("--clients", 10, "number of clients, evenly spaced in the list of all"),
+        ("--images", 6, "largest number of images per client"),
+        ("--round", 1, "round whose random augmentation is shown"),
     ):
         text = f"{text} (default: %(default)s)"
         parser.add_argument(name, type=cli.positive, default=number, metavar="N", help=text)

@@ -7,11 +7,11 @@ from pathlib import Path
 from fedseg import cli
 
 DETAILS = """\
-A RUN is a work dir (finished or not), the results.json of one, or a folder of the work dirs of one
-experiment's seeds. The first is the reference, to which the others' differences are taken.
+A RUN is a work dir (finished or not), its results.json, or the folder of an experiment with the
+work dirs of its seeds. Differences are relative to the first, the reference.
 
-Deviations over rounds (divided by n) say how much a run still moves. Those over seeds (divided by
-n - 1) say whether other seeds would show a difference too. See docs/inspecting.md.
+Deviations over rounds (divided by n) show how much a run still fluctuates; those over seeds (by
+n - 1) whether a difference would persist with other seeds. See docs/inspecting.md.
 
 examples:
   fedseg compare work_dirs/camvid_fedavg work_dirs/camvid_fedasam
@@ -21,17 +21,17 @@ examples:
 
 def main() -> None:
     parser = cli.parser(
-        "Compare runs side by side: what differs in their configs, final metrics with "
-        "differences, traffic, time, and the curves in one picture.",
+        "Compare runs side by side: differences of configs and final metrics, traffic, time, and "
+        "curves.",
         DETAILS,
     )
     parser.add_argument("reference", type=Path, metavar="RUN_A", help="the reference")
     parser.add_argument("others", type=Path, nargs="+", metavar="RUN_B", help="one or more others")
-    text = "where compare.md and the pictures go (default: the folder 'compare' beside RUN_A)"
+    text = "folder for compare.md and the plots (default: the folder 'compare' beside RUN_A)"
     parser.add_argument("--out", type=cli.folder, help=text)
-    text = "the round and the traffic at which each run's mIoU or accuracy first reached this value"
-    parser.add_argument("--until", type=float, metavar="PERCENT", help=f"also {text}")
-    text = "also the mean over the window that ends at this share of the rounds"
+    text = "the round and traffic at which each run's mIoU or accuracy first reached this value"
+    parser.add_argument("--until", type=float, metavar="PERCENT", help=f"also show {text}")
+    text = "also show the mean over the window that ends at this share of the rounds"
     parser.add_argument("--at", type=float, **cli.MANY, metavar="PERCENT", help=text)
     arguments = parser.parse_args()
     if arguments.until is not None and not math.isfinite(arguments.until):

@@ -9,10 +9,10 @@ Quantities: loss, top (largest eigenvalues, lambda_max / lambda_5), spectrum (th
 data), fedalign (H_N and H_D), participants (lambda_max of the models that the next round's
 participants train, on their own and on all data), updated (lambda_max of the model that each client
 trains, on its own data), features (norms of the last features and of the outputs by class and
-client). docs/flatness.md says what each of them means.
+client). docs/flatness.md explains them.
 
-Each finished quantity is written to curvature.json in RUN/curvature/<checkpoint>; the same command
-again continues where it stopped.
+Each quantity is written to RUN/curvature/<checkpoint>/curvature.json when it is finished; the same
+command continues after an interruption.
 
 examples:
   fedseg curvature work_dirs/cifar10_a005_fedavg work_dirs/cifar10_a005_fedasam
@@ -24,8 +24,8 @@ examples:
 
 def main() -> None:
     parser = cli.parser(
-        "Hessian eigenvalues, trace, density, sharpness and clients' curvature of a "
-        "checkpoint, or of the newest one of a run.",
+        "Measure Hessian eigenvalues, trace, density, sharpness and clients' curvature of a "
+        "checkpoint, or of a run's newest one.",
         DETAILS,
     )
     add_options(parser, Settings)

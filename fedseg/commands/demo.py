@@ -1,4 +1,4 @@
-"""Train something worth seeing within minutes, on images that are rendered: fedseg demo [NAME]."""
+"""Train on rendered images within minutes: fedseg demo [NAME]."""
 
 import argparse
 import os
@@ -25,7 +25,7 @@ DEMOS = {
 def main() -> int | None:
     parser = argparse.ArgumentParser(
         description="Train on rendered images within minutes and show the results. After Ctrl-C "
-        "the same command continues.",
+        "run the same command again to continue.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="\n".join(f"  {name:<12} {text}" for name, text in DEMOS.items()),
     )

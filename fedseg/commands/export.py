@@ -4,8 +4,8 @@ from fedseg import cli
 from fedseg.commands.predict import add_model
 
 DETAILS = """\
-torchscript, onnx: uint8 images to class ids, normalization inside; size, pipeline, classes and
-palette are in the file's metadata (fedseg.json). The file is run on an image, and its classes are
+torchscript, onnx: uint8 images to class ids, with normalization inside; size, pipeline, classes and
+palette are in the metadata (fedseg.json). The file's predictions for an image are
 compared with the model's. torch: a state dict with load.py. mmseg: config.py and checkpoint.pth for
 MMSegmentation's init_model and inference_model.
 
@@ -16,17 +16,17 @@ examples:
 
 
 def main() -> None:
-    parser = cli.parser("Write a run's model as a file for other programs.", DETAILS)
+    parser = cli.parser("Export a run's model for other programs.", DETAILS)
     add_model(parser)
     parser.add_argument(
         "--format", required=True, choices=("torchscript", "onnx", "torch", "mmseg")
     )
-    parser.add_argument("--out", type=cli.folder, help="default: in RUN/export")
+    parser.add_argument("--out", type=cli.folder, help="default: a file or folder in RUN/export")
     parser.add_argument(
         "--size",
         type=cli.image_size,
         metavar="HEIGHTxWIDTH",
-        help="of the photographs, and of class maps (default: the first test image's)",
+        help="size of photographs and class maps (default: that of the first test image)",
     )
     arguments = vars(parser.parse_args())
     cli.check_there([arguments["run"]], "name a run's work dir")

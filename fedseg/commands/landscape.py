@@ -9,11 +9,11 @@ DETAILS = """\
 kinds:
   line          between successive models, beyond both ends: loss, metrics, height of the barrier
   plane         through three models, which are marked, with the rounds of their runs
-  random        a surface around each model along two random, filter-normalized directions, which
-                are the same draws for all models
+  random        a surface around each model along two random, filter-normalized directions, the
+                same draws for all models
   eigenvectors  the same along the two top eigenvectors of the Hessian
 
-The same command again continues where it stopped. docs/flatness.md says what the pictures mean.
+The same command continues after an interruption. docs/flatness.md explains the plots.
 
 examples:
   fedseg landscape line work_dirs/fedavg work_dirs/fedasam --data train test
@@ -26,7 +26,7 @@ examples:
 
 def main() -> None:
     parser = cli.parser(
-        "The loss between, around and across models: PNG, SVG and pages of surfaces.", DETAILS
+        "Plot the loss between and around models: PNG, SVG and rotatable surfaces.", DETAILS
     )
     parser.add_argument("kind", type=str.lower, choices=get_args(Kind))
     add_options(parser, Spec)

@@ -27,7 +27,7 @@ def show_board() -> int:
     parser.add_argument("--out", type=cli.folder, help=text)
     text = "also show the published numbers without a run"
     parser.add_argument("--all", action="store_true", help=text)
-    text = "Hessian, operations, parameters, time; centralized training and variants"
+    text = "Hessian, FLOPs, parameters, time; centralized training and variants"
     text = f"also show values that are not ranked: {text}"
     parser.add_argument("--further", action="store_true", help=text)
     arguments = parser.parse_args()
@@ -50,14 +50,13 @@ def verify_run() -> int:
     parser = argparse.ArgumentParser(
         prog=f"{Path(sys.argv[0]).name} verify",
         description="Recompute the metrics of a run from its newest checkpoint and its history. "
-        "Exits with code 1 and names the metrics that differ from results.json. On the machine of "
-        "the run they must be equal to the last bit, elsewhere within 0.05 percentage points. "
-        "Writes verified.json into the run's folder if they are. The run may come from anyone: "
-        "nothing in it is executed, and of its recorded config only classes of the suite "
-        "are built.",
+        "On the machine of the run they must be bit-exact, elsewhere within 0.05 percentage "
+        "points. If they are, writes verified.json into the run's folder; if not, names the "
+        "differing metrics and exits with code 1. Runs of others are safe to verify: nothing in "
+        "them is executed, and only classes of fedseg are built from the recorded config.",
     )
     parser.add_argument("run", type=cli.run_path, metavar="RUN", help="work dir of the run")
-    text = "a config of your own, a program (default: what the run recorded, as data)"
+    text = "a config of your own, which is executed (default: the recorded one, read as data)"
     parser.add_argument("--config", type=Path, help=text)
     cli.add_trust(parser)
     cli.add_cfg_options(parser, "override config fields, for example data_root=data/idda")

@@ -15,16 +15,8 @@ Row = tuple[str, str, str]
 
 KINDS = ("settings", "experiments", "methods", "algorithms", "datasets", "models")
 SLOTS = ("algorithm", "local_optimizer", "average", "batchnorm", "regularizer", "loss", "personal")
-SLOTS += (
-    "adapter",
-    "augmentation",
-    "style",
-    "network",
-    "compression",
-    "privacy",
-    "robust",
-    "attack",
-)
+SLOTS += ("adapter", "augmentation", "style", "network", "compression", "privacy", "robust")
+SLOTS += ("attack",)
 MARKS = {"published": "published", "grid": "from a published grid", "ours": "ours"}
 
 

@@ -10,25 +10,25 @@ from fedseg.errors import ConfigError
 from fedseg.names import by_case, did_you_mean
 
 COMMANDS = {
-    "demo": "a first result within minutes, on rendered images",
+    "demo": "train on rendered images within minutes",
     "train": "run a federated experiment",
     "test": "evaluate a checkpoint on every domain",
-    "predict": "label maps and classes of photographs, videos or a run's test images",
-    "export": "a run's model as TorchScript, ONNX, a state dict or for MMSegmentation",
-    "profile": "parameters, operations, latency, memory and bytes of a round",
-    "share": "a finished run as one archive, with a model card",
-    "verify": "check such an archive",
+    "predict": "predict photographs, videos or a run's test images",
+    "export": "write a run's model as TorchScript, ONNX, a state dict or for MMSegmentation",
+    "profile": "measure parameters, FLOPs, latency, memory and bytes of a round",
+    "share": "pack a finished run into an archive with a model card",
+    "verify": "check an archive of fedseg share",
     "prepare": "verify or render a data set and write its splits",
     "sweep": "run settings x methods x seeds",
     "compare": "compare runs side by side",
-    "curvature": "Hessian eigenvalues, trace and sharpness of checkpoints",
-    "landscape": "losses along lines and planes through checkpoints",
-    "browse": "a page of the clients' images after augmentation",
-    "splits": "how data are split across clients, as tables and pictures",
-    "leaderboard": "finished runs next to published numbers; verify a run",
-    "new": "start an algorithm, method, data set or loss of your own",
-    "list": "settings, methods, algorithms, data sets and models",
-    "show": "a composed config, each value with the file that it comes from",
+    "curvature": "measure Hessian eigenvalues, trace and sharpness of checkpoints",
+    "landscape": "plot the loss along lines and planes through checkpoints",
+    "browse": "show the clients' images after augmentation",
+    "splits": "show how data are split across clients, as tables and plots",
+    "leaderboard": "compare finished runs with published numbers; verify a run",
+    "new": "write a template for an algorithm, method, data set or loss of your own",
+    "list": "list settings, methods, algorithms, data sets and models",
+    "show": "show a composed config, each value with its file",
 }
 
 
@@ -48,7 +48,7 @@ def choose(usage: str, words: Sequence[str], known: Mapping[str, str]) -> str:
     """The known word that comes first; exits after printing those with a description for help."""
     if not words or words[0] in ("-h", "--help"):
         lines = (f"  {word:<12} {text}" for word, text in known.items() if text)
-        print(f"usage: {usage} ... (COMMAND --help lists its options)\n", *lines, sep="\n")
+        print(f"usage: {usage} ... (run {usage} --help for its options)\n", *lines, sep="\n")
         sys.exit(0 if words else ConfigError.exit_code)
     asked = words[0].replace("-", "_")
     name = by_case(asked, known)

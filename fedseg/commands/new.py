@@ -1,4 +1,4 @@
-"""Begin something of one's own: fedseg new KIND NAME (see --help)."""
+"""Write a template: fedseg new KIND NAME (see --help)."""
 
 from fedseg import cli
 
@@ -14,10 +14,10 @@ examples:
 
 def main() -> None:
     parser = cli.parser(
-        "Write a first version of an algorithm, method, data set or loss of your own.", DETAILS
+        "Write a template for an algorithm, method, data set or loss of your own.", DETAILS
     )
     parser.add_argument("kind", choices=("algorithm", "method", "dataset", "loss"))
-    parser.add_argument("name", help="of the module, such as halfway")
+    parser.add_argument("name", help="name of the module, such as halfway")
     parser.add_argument("--out", type=cli.folder, help="a new folder (default: ./NAME)")
     arguments = parser.parse_args()
     from fedseg.api import new

@@ -20,7 +20,7 @@ examples:
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:
-    """The options that say which model of a run is meant."""
+    """The options that select a model of a run."""
     parser.add_argument("run", type=cli.run_path, metavar="RUN", help="work dir of a run")
     parser.add_argument(
         "--checkpoint", type=Path, metavar="FILE", help="default: the newest of the run"
@@ -28,8 +28,8 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--domain",
         metavar="NAME",
-        help="of a run whose BatchNorm statistics stay with the clients (SiloBN, FedBN): those of "
-        "this domain's clients, or of this client",
+        help="use the BatchNorm statistics of this domain's clients, or of this client, in runs "
+        "where they stay with the clients (SiloBN, FedBN)",
     )
     parser.add_argument("--device", help="for example cpu or cuda:1 (default: the run's)")
     cli.add_trust(parser)
@@ -37,7 +37,7 @@ def add_model(parser: argparse.ArgumentParser) -> None:
 
 
 def main() -> None:
-    parser = cli.parser("Predict photographs, folders of them, videos or test images.", DETAILS)
+    parser = cli.parser("Predict photographs, folders, videos or test images.", DETAILS)
     add_model(parser)
     parser.add_argument(
         "paths",
@@ -45,17 +45,17 @@ def main() -> None:
         metavar="PATH",
         help="images, videos, folders; - for the run's test images",
     )
-    parser.add_argument("--out", type=cli.folder, required=True, help="where the files go")
+    parser.add_argument("--out", type=cli.folder, required=True, help="output folder")
     parser.add_argument(
         "--statistics",
         choices=("batch", "images"),
-        help="of BatchNorm: of each batch (default with SiloBN and FedBN), or re-estimated from "
-        "all predicted images",
+        help="BatchNorm statistics: of each batch (default with SiloBN and FedBN), or "
+        "re-estimated from all predicted images",
     )
     text = "default: as in the run's tests"
     parser.add_argument("--batch-size", type=cli.positive, metavar="N", help=text)
     amp = argparse.BooleanOptionalAction
-    parser.add_argument("--amp", action=amp, help="bfloat16 arithmetic (default: as the run)")
+    parser.add_argument("--amp", action=amp, help="bfloat16 arithmetic (default: as in the run)")
     arguments = vars(parser.parse_args())
     run, paths, out = (arguments.pop(name) for name in ("run", "paths", "out"))
     if "-" in paths and len(paths) > 1:

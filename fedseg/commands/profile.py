@@ -5,9 +5,9 @@ import json
 from fedseg import cli
 
 DETAILS = """\
-FLOPs are per image; an addition and a multiplication count as two. Counted are layers that
-PyTorch's FlopCounterMode knows (convolutions, matrix products, attention). Bytes of a round are
-those of the run, or for a setting those of a rehearsed client if its data exist.
+FLOPs are per image, by PyTorch's FlopCounterMode (convolutions, matrix products, attention); an
+addition and a multiplication count as two. Bytes of a round are those of the run, or for a setting
+those of a rehearsed client if its data exist.
 
 examples:
   fedseg profile work_dirs/demo_weather_fedavg
@@ -17,16 +17,16 @@ examples:
 
 def main() -> None:
     parser = cli.parser(
-        "Parameters, operations, latency, memory and traffic of a network, on this machine.",
+        "Measure parameters, FLOPs, latency, memory and traffic of a network on this machine.",
         DETAILS,
     )
     parser.add_argument("target", type=cli.run_path, metavar="RUN|SETTING")
-    cli.add_methods(parser, "of a setting: methods to merge over it")
+    cli.add_methods(parser, "methods to merge over a setting")
     parser.add_argument(
         "--size",
         type=cli.image_size,
         metavar="HEIGHTxWIDTH",
-        help="of the network's input (default: a preprocessed test image's)",
+        help="size of the network's input (default: that of a preprocessed test image)",
     )
     parser.add_argument(
         "--batch-size", type=cli.positive, default=1, metavar="N", help="default: 1"

@@ -5,8 +5,8 @@ from pathlib import Path
 from fedseg import cli
 
 DETAILS = """\
-The archive has the run's config, results and history, its last weights, a model card (README.md, in
-the format of the Hugging Face hub) and checksums. config.json has the paths of your data folders.
+The archive has the run's config, results, history and last weights, a model card (README.md, in the
+format of the Hugging Face hub) and checksums. config.json reveals the paths of your data folders.
 
 examples:
   fedseg share work_dirs/demo_shapes_fedavgm --out run.zip --license apache-2.0
@@ -15,16 +15,16 @@ examples:
 
 
 def main() -> None:
-    parser = cli.parser("Write a finished run as one archive.", DETAILS)
+    parser = cli.parser("Pack a finished run into an archive.", DETAILS)
     parser.add_argument("run", type=cli.run_path, metavar="RUN", help="work dir of a run")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE.zip")
     parser.add_argument(
-        "--license", default="other", metavar="ID", help="of the weights (default: %(default)s)"
+        "--license", default="other", metavar="ID", help="license id (default: %(default)s)"
     )
     parser.add_argument(
         "--upload",
         metavar="USER/NAME",
-        help="upload it to this repository of the Hugging Face hub (needs huggingface_hub and "
+        help="also upload to this repository of the Hugging Face hub (needs huggingface_hub and "
         "its token)",
     )
     arguments = vars(parser.parse_args())

@@ -9,7 +9,7 @@ from fedseg.names import did_you_mean
 
 def main() -> None:
     parser = cli.parser(
-        "Show the config of a setting with methods: every value, and the file that it comes from.",
+        "Show the config of a setting with methods: every value with its file.",
         "example:\n  fedseg show idda_rainy --with fedasam swa --only averaging\n",
     )
     text = "a name (fedseg list) or the path of a setting or experiment"

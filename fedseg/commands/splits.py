@@ -16,14 +16,14 @@ examples:
 
 def main() -> None:
     parser = cli.parser(
-        "Show how training images are split across clients, as tables and pictures: classes or "
+        "Show how training images are split across clients, as tables and plots: classes or "
         "domains, sizes, and the test sets.",
         EXAMPLES,
     )
     parser.add_argument("splits", type=Path, nargs="+", metavar="CONFIG_OR_FILE")
     style = {"type": cli.folder, "default": Path("work_dirs/splits")}
-    parser.add_argument("--out", **style, help="where the pictures go (default: %(default)s)")
-    text = "segmentation: also the pixels of each class per client, from every label map"
+    parser.add_argument("--out", **style, help="folder for the plots (default: %(default)s)")
+    text = "segmentation: also count the pixels of each class per client; reads every label map"
     parser.add_argument("--pixels", action="store_true", help=text)
     cli.add_methods(parser, "methods to merge over each config (configs/README.md)")
     cli.add_cfg_options(parser, "override fields, for example train_dataloader.partition.alpha=0.1")

@@ -13,9 +13,9 @@ examples:
     fedseg sweep cifar100_a05 --with fedasam swa \\
         --grid averaging.start=0.05 averaging.start=0.5 averaging.start=0.75 \\
         --grid averaging.cycle=5 averaging.cycle=10
-The same command again continues where it was stopped: finished runs are skipped, stopped ones
-resumed. Runs are in WORK_DIR/<experiment>[,KEY=VALUE...]/seed<seed>, with their output in
-output.txt. --amp and --cfg-options apply to all runs and are not part of the name.
+The same command continues after an interruption: it skips finished runs and resumes stopped ones.
+Runs are in WORK_DIR/<experiment>[,KEY=VALUE...]/seed<seed>, with their output in output.txt. --amp
+and --cfg-options apply to all runs and are not part of the name.
 """
 
 
@@ -25,11 +25,11 @@ def main() -> int:
     )
     text = "settings or experiments: names or paths"
     parser.add_argument("configs", type=Path, nargs="+", metavar="CONFIG", help=text)
-    text = "methods merged over every config (none: the config as it is); repeat for more lists"
+    text = "methods to merge over every config (may be empty); repeat for more lists"
     lists = {"action": "append", "default": []}
     parser.add_argument("--with", dest="methods", **lists, nargs="*", metavar="METHOD", help=text)
     parser.add_argument("--seeds", type=int, **cli.MANY, metavar="N", help="default: 0")
-    text = "values of one axis; repeat for more axes, all combinations are run"
+    text = "values of one axis; repeat for more axes: all combinations are run"
     parser.add_argument("--grid", **lists, nargs="+", metavar="KEY=VALUE", help=text)
     cli.add_cfg_options(parser, "override config fields in all runs")
     parser.add_argument("--amp", action="store_true", help="bfloat16 arithmetic, on CPU and GPU")

@@ -8,21 +8,21 @@ from fedseg import cli
 
 def main() -> None:
     parser = argparse.ArgumentParser(
-        description="Evaluate a checkpoint on every domain: a table, test_results.json, "
-        "iou_by_class.csv and pictures. The training data are not needed. A run's recorded "
-        "config is read as data; a config file is executed."
+        description="Evaluate a checkpoint on every domain; prints a table and writes "
+        "test_results.json, iou_by_class.csv and pictures. Needs no training data. A run's "
+        "recorded config is read as data; a config file is executed."
     )
     text = "work dir of a run, or the config that the checkpoint was trained with"
     parser.add_argument("config", type=cli.run_path, metavar="RUN|CONFIG", help=text)
     text = "for example .../checkpoints/round_000030.pth (default: the newest of the run)"
     parser.add_argument("checkpoint", type=Path, nargs="?", help=text)
     cli.add_trust(parser)
-    cli.add_methods(parser, "the methods that it was trained with, for example fedasam swa")
+    cli.add_methods(parser, "the methods of the checkpoint's run, for example fedasam swa")
     text = "default: test/<checkpoint's name> in the work dir of its run"
     parser.add_argument("--out", "--work-dir", dest="out", type=cli.folder, help=text)
     parser.add_argument("--amp", action="store_true", help="bfloat16 arithmetic, on CPU and GPU")
     cli.add_cfg_options(parser, "override fields, for example test_dataloader.seen.batch_size=4")
-    text = "images per domain (default: %(default)s)"
+    text = "pictures per domain (default: %(default)s)"
     parser.add_argument("--pictures", type=int, default=3, metavar="N", help=text)
     arguments = vars(parser.parse_args())
     run = arguments.pop("config")

@@ -27,7 +27,7 @@ def main() -> int:
     cli.add_cfg_options(parser, "override config fields, for example train_cfg.max_rounds=10")
     text = "check everything and print the plan; train nothing"
     parser.add_argument("--dry-run", action="store_true", help=text)
-    text = "no progress, no warnings: errors and the final table"
+    text = "show only errors and the final table"
     parser.add_argument("--quiet", action="store_true", help=text)
     arguments = vars(parser.parse_args())
     name, dry_run, quiet = (arguments.pop(key) for key in ("config", "dry_run", "quiet"))

@@ -36,7 +36,7 @@ Positive = Annotated[float, Gt(0)]
 
 
 class Model(NamedTuple):
-    """A model as it is named: ``RUN|CHECKPOINT``, with ``:global`` or ``:client=ID@ROUND``."""
+    """A model by its name: ``RUN|CHECKPOINT``, with ``:global`` or ``:client=ID@ROUND``."""
 
     place: Path
     averaged: bool  # the average, if there is one
@@ -49,7 +49,7 @@ class Source:
     """The models to measure; network and data are those of the first one."""
 
     paths: tuple[str, ...]  # names of models of one network
-    config: str | None = None  # the user's own, a program; None: the recorded one, read as data
+    config: str | None = None  # the user's own, executed; None: the recorded one, read as data
     options: tuple[str, ...] = ()  # KEY=VALUE
     trusted: tuple[str, ...] = ()  # modules that a recorded config may use
 
@@ -65,10 +65,10 @@ class Source:
 
 @dataclass(frozen=True)
 class Options:
-    """Options of both tools; ConfigError names all that are out of bounds."""
+    """Options of both commands; ConfigError names all that are out of bounds."""
 
-    samples: Annotated[Count | None, "a seeded subset of the data, and of each client's"] = None
-    statistics: Annotated[Literal["running", "batch"], "what BatchNorm normalizes by"] = RUNNING
+    samples: Annotated[Count | None, "size of a seeded subset of the data, per client too"] = None
+    statistics: Annotated[Literal["running", "batch"], "statistics of BatchNorm"] = RUNNING
 
     def __post_init__(self) -> None:
         hints = get_type_hints(type(self), include_extras=True)
@@ -83,21 +83,21 @@ class Settings(Options):
     averaged: bool = True  # else the global model itself
     trained_by: str | None = None  # or the model that this client trains from it
     data: Annotated[str, "train, or a test domain"] = TRAIN
-    client: Annotated[str | None, "instead of --data: this client's training images"] = None
-    augment: Annotated[bool, "training images in their augmentation, drawn once"] = False
+    client: Annotated[str | None, "this client's training images instead of --data"] = None
+    augment: Annotated[bool, "augment training images, with one fixed draw"] = False
     matrix: Annotated[Literal["hessian", "ggn"], "ggn: the Gauss-Newton matrix"] = "hessian"
     batch_size: Annotated[
         Count | None, "images at a time; default: 1 if they come from disk, else the evaluation's"
     ] = None
-    top: Annotated[Count, "largest eigenvalues"] = 5
-    tolerance: Annotated[Positive, "of residuals, relative to the eigenvalue"] = 0.01
+    top: Annotated[Count, "number of largest eigenvalues"] = 5
+    tolerance: Annotated[Positive, "residuals, relative to the eigenvalue"] = 0.01
     probes: Annotated[int, Ge(6), "random vectors of a trace or a diagonal"] = 90
-    steps: Annotated[Count, "steps of the density's Lanczos process"] = 80
+    steps: Annotated[Count, "Lanczos steps of the density"] = 80
     clients: Annotated[Count | None, "number of clients (the first that took part), or all"] = 10
     rho: Annotated[Positive, "SAM's radius"] = 0.05
     asam_rho: Annotated[Positive, "ASAM's radius"] = 0.5
     eta: Annotated[float, Ge(0), "ASAM's eta"] = 0.2
-    ascent: Annotated[Count, "steps of ascent"] = 5
+    ascent: Annotated[Count, "steps of gradient ascent"] = 5
 
 
 @dataclass(frozen=True)
@@ -109,20 +109,22 @@ class Spec(Options):
     data: Annotated[tuple[str, ...], "train, test domains"] = (TRAIN,)
     client: Annotated[
         str | None,
-        "the model that this client trains in the next round, on its own and on all data; "
-        "line: between the global model and it",
+        "use the model that this client trains in the next round, on its own and on all data; "
+        "line: from the global model to it",
     ] = None
-    points: Annotated[Annotated[int, Ge(2)] | None, "on an axis (21; on a line 31)"] = None
+    points: Annotated[
+        Annotated[int, Ge(2)] | None, "points per axis (default: 21, on a line 31)"
+    ] = None
     ends: Annotated[
         tuple[float, float] | None,
-        "of the axes (line: -1 2; around a model: -1 1); of a plane the second is the margin "
-        "around the models, as a share of their extent (0.25)",
+        "ends of the axes (default: -1 2 on a line, -1 1 around a model); of a plane HIGH is the "
+        "margin around the models, as a share of their extent (0.25)",
     ] = None
     statistics: Annotated[
         Literal["running", "batch", "reestimate"],
-        "what BatchNorm normalizes by; reestimate: training data, anew at every point",
+        "statistics of BatchNorm; reestimate: from training data at every point",
     ] = RUNNING
-    metrics: Annotated[bool, "compute the metrics, too (on a line they always are)"] = False
+    metrics: Annotated[bool, "also compute the metrics (always on a line)"] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -149,8 +151,8 @@ class Spec(Options):
 def add_options(parser: argparse.ArgumentParser, kind: type[Options]) -> None:
     """Every option of a kind, and where the models come from."""
     text = (
-        f"with {GLOBAL} after it, the global model where there is an average; with "
-        ":client=ID@ROUND, the model that this client trains from the global one of that round "
+        f"append {GLOBAL} for the global model instead of the run's average, or "
+        ":client=ID@ROUND for the model that this client trains from the global one of that round "
         "(ID or ID@: the newest)"
     )
     style = {"nargs": "+", "type": _run_path, "metavar": "RUN|CHECKPOINT"}
@@ -182,13 +184,13 @@ def _run_path(text: str) -> str:
 
 
 def read_options(kind: type[Options], arguments: argparse.Namespace, **values: Any) -> Any:
-    """The options of a kind that a command line gives."""
+    """The options of a kind on a command line."""
     chosen = {k: v for k, v in vars(arguments).items() if k in kind.__dataclass_fields__}
     return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in chosen.items()} | values)
 
 
 def read_source(arguments: argparse.Namespace, *paths: str) -> Source:
-    """The models that a command line names; DataError if one is not there."""
+    """The models named on a command line; DataError if one does not exist."""
     options = tuple(arguments.options), tuple(arguments.trust)
     source = Source(paths, arguments.config, *options)
     places = (model.place for model in source.models())
