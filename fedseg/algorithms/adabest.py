@@ -1,12 +1,12 @@
-"""AdaBest: estimates of the drift that forget, on the clients and on the server.
+"""AdaBest: drift estimates that decay, on the clients and on the server.
 
 Varno et al., "AdaBest: Minimizing Client Drift in Federated Learning via Adaptive Bias Estimation",
 ECCV 2022, algorithm 1. A client's estimate is divided by the rounds since its last participation;
 the server's is a share of its last step. Means over the clients are uniform.
 
 With ``wbar = w + h``, which is how the server made ``w``, its rule ``h <- beta (wbar_prev - wbar)``
-is ``h <- beta (h + Delta)``: nothing but h has to be kept, the first round needs no rule of its own
-(wbar_prev is the first model, h is zero), and no two nearly equal models are subtracted.
+is ``h <- beta (h + Delta)``: only h has to be stored, the first round is no special case (wbar_prev
+is the first model, h is zero), and no two nearly equal models are subtracted.
 
 The released code multiplies ``mu`` by the mean of N_k over the clients seen so far and divides it
 by the client's own N_k; the paper, and this, does not.
@@ -28,8 +28,8 @@ class AdaBest(Algorithm):
     """Adaptive bias estimation, at FedAvg's traffic.
 
     Args:
-        mu: what a client's way adds to its estimate (a gradient per distance); 0: none.
-        beta: share of the server's last step in its estimate; 0: none.
+        mu: weight of a client's latest update in its estimate; 0: none.
+        beta: weight of the server's last step in its estimate; 0: none.
     """
 
     client_vectors = ("h",)  # beside it the client's last round, ``last_round``

@@ -1,4 +1,4 @@
-"""FedACG: clients start where the server's momentum will carry the model.
+"""FedACG: clients start at the server's lookahead point.
 
 Kim et al., "Communication-Efficient Federated Learning with Accelerated Client Gradient", CVPR 2024
 (arXiv 2201.03172, 2022), algorithm 1. Means over the clients are uniform, in the paper as in the
@@ -23,7 +23,7 @@ class FedACG(Algorithm):
     """Accelerated client gradient, at FedAvg's traffic: what is sent is ``w + lam m``.
 
     Args:
-        lam: decay of the server's momentum and how far it is looked ahead (lambda in the paper).
+        lam: decay of the server's momentum and of the lookahead (lambda in the paper).
         beta: strength of the proximal term around the start.
     """
 

@@ -1,4 +1,4 @@
-"""FedAlign: a quarter of the last stage's channels is to have the whole's Lipschitz constant.
+"""FedAlign: aligns the Lipschitz constants of the last stage and of a narrow sub-block of it.
 
 Mendieta et al., "Local Learning Matters: Rethinking Data Heterogeneity in Federated Learning", CVPR
 2022, section 4: the clients' loss changes and nothing else.
@@ -42,7 +42,7 @@ class FedAlign(LocalLoss):
 
     Args:
         mu: weight of the term; 0 is plain training.
-        width: part of the channels that the sub-block has.
+        width: share of the channels in the sub-block.
         power_iterations: of each spectral norm, from a vector of ones.
         relative: scale the term to the value of the cross-entropy, as the released code does.
     """

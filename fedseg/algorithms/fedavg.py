@@ -19,7 +19,7 @@ class FedAvg(Algorithm):
     Args:
         server_optim: the server optimizer. ``SGD`` with lr 1 is FedAvg, with momentum FedAvgM;
             ``Adam``, ``Adagrad``, ``Yogi`` are FedAdam, FedAdagrad, FedYogi.
-        uniform: clients weigh alike in Delta, whatever their N_k.
+        uniform: clients have equal weights in Delta, whatever their N_k.
     """
 
     def __init__(self, server_optim: Mapping | None = None, uniform: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""FedCM: every local step is pulled towards the direction in which all went last round.
+"""FedCM: every local step mixes in the last round's mean direction.
 
 Xu et al., "FedCM: Federated Learning with Client-level Momentum", arXiv 2106.10874, 2021, algorithm
 FedCM. ``D`` is zero in the first round, whose steps are ``alpha g``.

@@ -3,11 +3,10 @@
 Caldarola et al., "Beyond Local Sharpness: Communication-Efficient Global Sharpness-aware
 Minimization for Federated Learning", algorithm 1 and appendix C.
 
-Two things in the released code differ from the paper, which is followed here unless
-``released_rules``. It divides the server's dual update by a further |S|. And where its schedule
-lengthens the list of the server's radii it reads the end of the clients' list, which is their full
-radius: in rounds 2 to T_s + 1 (T_s > 1) the server's radius is ``rho_client + (rho_server -
-rho0)/T_s``.
+The released code differs from the paper in two rules; ``released_rules`` selects them. It divides
+the server's dual update by another |S|. And its schedule extends the list of the server's radii
+from the end of the clients' list, which is their full radius: in rounds 2 to T_s + 1 (T_s > 1) the
+server's radius is ``rho_client + (rho_server - rho0)/T_s``.
 
 Algorithm 1, line 22, moves the server's dual by ``w_k - w``, from the unperturbed model, which is
 ``dual_from_w``; elsewhere the paper and the code have ``w_k - w~``, from what the clients received.

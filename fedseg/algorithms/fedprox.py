@@ -1,4 +1,4 @@
-"""FedProx: a proximal term keeps the clients near the model that they received.
+"""FedProx: a proximal term keeps the clients near the received model.
 
 Li et al., "Federated Optimization in Heterogeneous Networks", MLSys 2020, algorithm 2 and equation
 2, ``h_k(w_k; w) = F_k(w_k) + mu/2 ||w_k - w||^2``.

@@ -1,4 +1,4 @@
-"""FedSMOO: FedDyn with a perturbation that the clients bring to agree, too.
+"""FedSMOO: FedDyn for the model and for the clients' perturbation.
 
 Sun et al., "Dynamic Regularized Sharpness Aware Minimization in Federated Learning: Approaching
 Global Consistency and Smooth Landscape", ICML 2023, algorithm 1.

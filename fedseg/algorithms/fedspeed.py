@@ -1,4 +1,4 @@
-"""FedSpeed: a perturbed gradient, a proximal term and its correction, which leaves with the model.
+"""FedSpeed: a perturbed gradient, a proximal term and a correction that is sent with the model.
 
 Sun et al., "FedSpeed: Larger Local Interval, Less Communication Round, and Higher Generalization
 Accuracy", ICLR 2023, algorithm 1.

@@ -1,9 +1,9 @@
-"""The mean gradient of a client's local steps, from how far it went: ``(w - w_k)/(K_k eta)``.
+"""The mean gradient of a client's local steps, from its update: ``(w - w_k)/(K_k eta)``.
 
-That is exact for plain SGD with one learning rate (weight decay and an algorithm's correction are
-part of it). Momentum carries a client further: with 0.9, up to ten times as far. An algorithm that
-feeds the quotient back as a gradient then amplifies it from round to round, unless it divides by
-what momentum makes of K_k steps.
+This is exact for plain SGD with one learning rate (weight decay and an algorithm's correction are
+part of it). With momentum a client moves further: with 0.9, up to ten times as far. An algorithm
+that feeds the quotient back as a gradient then amplifies it from round to round, unless it divides
+by the effective number of steps.
 """
 
 import warnings
@@ -20,7 +20,7 @@ from fedseg.optim import OptimWrapper
 def check_optimizer(local: OptimWrapper, algorithm: str, count_momentum: bool) -> None:
     """Raise ConfigError unless a client moves by a sum of gradients times one learning rate.
 
-    Momentum that is not counted is warned of.
+    Warns of momentum that is not counted.
     """
     optimizer = local.optimizer
     if not isinstance(optimizer, SGD):
@@ -51,7 +51,7 @@ def unit_steps(group: "Mapping[str, Any]", steps: int) -> float:
 
     Args:
         group: momentum, dampening and nesterov, a parameter group of ``torch.optim.SGD``.
-        steps: their number; momentum starts afresh.
+        steps: their number, from zero momentum.
     """
     momentum = group["momentum"]
     buffer = total = 0.0
@@ -62,7 +62,7 @@ def unit_steps(group: "Mapping[str, Any]", steps: int) -> float:
 
 
 def k_eta(client: Client, count_momentum: bool) -> float:
-    """``K_k eta``, by which ``w - w_k`` is divided; counted, with what momentum makes of K_k.
+    """``K_k eta``, by which ``w - w_k`` is divided; counted: with the effective number of steps.
 
     Raises:
         TrainingError: the learning rate of this round is 0.

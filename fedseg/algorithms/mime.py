@@ -1,4 +1,4 @@
-"""MIME and MIMELite: clients follow the server's momentum, which they do not change.
+"""MIME and MIMELite: clients use the server's momentum without updating it.
 
 Karimireddy et al., "Mime: Mimicking Centralized Stochastic Algorithms in Federated Learning", 2020
 (NeurIPS 2021 as "Breaking the Centralized Barrier for Cross-Device Federated Learning"), algorithm
@@ -11,7 +11,7 @@ augmentation; like every pass at ``w`` it leaves BatchNorm's running statistics 
 With SAM or ASAM as the local optimizer its gradient takes the place of every gradient here, of the
 full-batch one as well (the mean of the minibatches' SAM gradients), so that ``g(w_k) - g(w) + c``
 stays an unbiased estimate. Weight decay is the local optimizer's, at ``w_k``. Local momentum is
-refused: it would change the momentum that clients must not change.
+rejected: clients must not change the momentum.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ from fedseg.registry import ALGORITHMS
 
 @ALGORITHMS.register_module()
 class MIMELite(Algorithm):
-    """Local steps with ``(1-b) g(w_k) + b m``; the server's m is made of full-batch gradients.
+    """Local steps with ``(1-b) g(w_k) + b m``; the server updates m by full-batch gradients.
 
     A second vector each way (m down, the full-batch gradient up), twice FedAvg's traffic.
 

@@ -16,7 +16,7 @@ from fedseg.core.forward import prepare_batch
 
 @contextmanager
 def at_rest(model: nn.Module) -> Iterator[None]:
-    """Eval mode, but BatchNorm normalizes as it trains, and keeps its running statistics."""
+    """Eval mode, but BatchNorm normalizes as in training, without updating running statistics."""
     training = [module for module in model.modules() if module.training]
     layers = [layer for layer in batchnorm_layers(model).values() if layer.training]
     model.eval()

@@ -23,14 +23,14 @@ from fedseg.registry import ALGORITHMS
 
 @ALGORITHMS.register_module()
 class FedRep(FedAvg):
-    """Each client trains its personal part first, then the shared one, the other part held.
+    """Each client trains its personal part first, then the shared one, with the other part fixed.
 
-    A part that is held has no momentum: the second phase begins as if with an optimizer of its own.
+    A fixed part has no momentum: the second phase starts like a new optimizer.
 
     Args:
         personal_share: share of the local steps, from the first on, that train the personal part;
-            10 of 11 epochs in the paper. 0 is FedBABU's training: the personal part stays as it
-            was drawn.
+            10 of 11 epochs in the paper. 0 is FedBABU's training: the personal part keeps its
+            initial values.
     """
 
     def __init__(self, personal_share: Share = 0.5, server_optim: Mapping | None = None) -> None:
@@ -62,10 +62,10 @@ class FedRep(FedAvg):
 
 @ALGORITHMS.register_module()
 class Ditto(FedAvg):
-    """FedAvg, and every client trains a model of its own beside, pulled to the received one.
+    """FedAvg, and every client also trains its own model, pulled towards the received one.
 
     After each local step the client's model takes a step of plain SGD on the same minibatch:
-    ``v <- v - eta (g(v) + lam (v - w_received))``. It begins as what the client first receives.
+    ``v <- v - eta (g(v) + lam (v - w_received))``. It starts from the first received model.
     BatchNorm normalizes by the batch there, and its statistics are those of the received model.
 
     Args:

@@ -1,4 +1,4 @@
-"""Local losses for pixels: FedSeg, prototypes on the server, weights of classes.
+"""Local losses for pixels: FedSeg, prototypes on the server, class weights.
 
 Miao, Yang, Fan, Yang, "FedSeg: Class-Heterogeneous Federated Learning for Semantic Segmentation",
 CVPR 2023. A label is erased (:data:`fedseg.names.ERASED`) where the client does not know its class;
@@ -154,14 +154,14 @@ class FedSeg(PixelContrast):
     of the probability of all classes outside F, whatever ``model.loss`` makes of pixels' losses. On
     auxiliary outputs too.
 
-    To this comes the contrast of pixels with a label, and of erased ones by the pseudo-labels of
-    the received model. Prototypes are the mean embeddings of each class in each of the client's
+    Added is the contrast of pixels with a label, and of erased ones with the pseudo-labels of the
+    received model. Prototypes are the mean embeddings of each class in each of the client's
     images under the received model. A client passes over its images once more, and each step has
     another forward pass.
 
     Args:
-        background: whether erased pixels cost anything.
-        known: F is what the client knows (paper), or the classes in the batch's labels (code).
+        background: whether erased pixels have a loss.
+        known: F are the client's classes (paper), or those in the batch's labels (code).
         contrast: weight of the contrast by labels; 0: none.
         pseudo: weight of the contrast by pseudo-labels; the paper's is 0.1 on Pascal VOC.
         temperature: of the contrast.
@@ -242,7 +242,7 @@ class FedSeg(PixelContrast):
 
 @LOCAL_LOSSES.register_module()
 class FedProtoPixels(PixelContrast):
-    """The model's loss plus the contrast of labelled pixels to the classes' prototypes of all.
+    """The model's loss plus the contrast of labelled pixels to the global prototypes of classes.
 
     A prototype is the mean embedding of a class over the pixels of all clients that took part and
     have it, under their trained models; the server keeps it until the class is sent again. Clients
@@ -297,15 +297,15 @@ class FedProtoPixels(PixelContrast):
 
 @LOCAL_LOSSES.register_module()
 class ClassWeights(OfPixels):
-    """Median frequency balancing (Eigen and Fergus, ICCV 2015) without a look at clients' labels.
+    """Median frequency balancing (Eigen and Fergus, ICCV 2015) over the clients.
 
-    Each client sends how many pixels of each class its local steps have had; the server sums them
-    up over the round's participants. In the next round a pixel of class c weighs the median of the
-    classes' frequencies over that of c; in the first one all weigh the same. The weighted
-    cross-entropy is that of all outputs of the network, in place of the model's own loss.
+    Each client sends the number of pixels of each class in its local steps, and the server sums
+    them over the round's participants. In the next round the weight of class c is the median of the
+    classes' frequencies divided by that of c; in the first round all weights are equal. The
+    weighted cross-entropy of all outputs of the network replaces the model's own loss.
 
     Args:
-        most: largest weight, also that of classes which nobody has had.
+        most: largest weight, also of classes that did not occur.
     """
 
     payloads = (Payload("class_pixels", ("classes",), "uniform", broadcast=True),)

@@ -1,9 +1,9 @@
-"""Robust sums: what a few bad clients send cannot move the global model far.
+"""Robust aggregation: a few bad clients cannot move the global model far.
 
-Every participant counts alike. A rule keeps the updates of a round, so memory grows with their
-number. Yin et al., "Byzantine-Robust Distributed Learning: Towards Optimal Statistical Rates", ICML
-2018 (median, trimmed mean); Blanchard et al., "Machine Learning with Adversaries: Byzantine
-Tolerant Gradient Descent", NeurIPS 2017 (Krum).
+All participants have the same weight. A rule keeps the updates of a round, so memory grows with
+their number. Yin et al., "Byzantine-Robust Distributed Learning: Towards Optimal Statistical
+Rates", ICML 2018 (median, trimmed mean); Blanchard et al., "Machine Learning with Adversaries:
+Byzantine Tolerant Gradient Descent", NeurIPS 2017 (Krum).
 """
 
 import logging
@@ -85,7 +85,7 @@ class TrimmedMean(RobustRule):
     """The mean of every entry without its largest and smallest values.
 
     Args:
-        share: of the participants, left out at each end, rounded down; 0 is the mean.
+        share: of the participants to leave out at each end, rounded down; 0 is the mean.
     """
 
     def __init__(self, share: BelowHalf = 0.2) -> None:
@@ -98,11 +98,11 @@ class TrimmedMean(RobustRule):
 
 @AGGREGATES.register_module()
 class Krum(RobustRule):
-    """All of one participant: whose delta is nearest to its ``N - f - 2`` nearest others.
+    """The update of one participant: whose delta is closest to its ``N - f - 2`` nearest others.
 
     Args:
         share: of the participants that may be bad; f is that of N, rounded down. The paper's
-            guarantee needs ``N >= 2 f + 3``; a run warns once where it lacks that.
+            guarantee needs ``N >= 2 f + 3``; a run warns once if that does not hold.
     """
 
     def __init__(self, share: BelowHalf = 0.2) -> None:

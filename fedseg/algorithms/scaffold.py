@@ -1,4 +1,4 @@
-"""SCAFFOLD: control variates estimate each client's drift and take it out of its steps.
+"""SCAFFOLD: control variates estimate each client's drift and correct its steps.
 
 Karimireddy et al., "SCAFFOLD: Stochastic Controlled Averaging for Federated Learning", ICML 2020,
 algorithm 1 and equations 3 to 5, with option II of equation 4: a client's control variate is the
@@ -33,8 +33,8 @@ class SCAFFOLD(Algorithm):
 
     Args:
         eta_g: global step size.
-        count_momentum: divide by what momentum makes of K_k local steps instead of by K_k, so that
-            ``c_k`` is a mean gradient with momentum, too; the same without momentum.
+        count_momentum: divide by the effective number of local steps instead of K_k, so that
+            ``c_k`` is a mean gradient with momentum, too; no effect without momentum.
     """
 
     client_vectors = ("control",)

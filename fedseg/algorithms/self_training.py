@@ -2,9 +2,9 @@
 
 Shenaj et al., "Learning Across Domains and Devices: Style-Driven Source-Free Domain Adaptation in
 Clustered Federated Learning" (LADD), WACV 2023, without its clusters and style transfer. The
-teacher is the initial model (pretrained on the server: ``load_from`` or ``model.weights``); every
-few rounds it is renewed, by the global model at first and from a round on by the mean of the global
-models at these rounds (SWA). It runs in eval mode, and its BatchNorm normalizes by the batch.
+teacher is the initial model (pretrained on the server: ``load_from`` or ``model.weights``). Every
+few rounds it is replaced by the global model, from some round on by the mean of the global models
+of these rounds (SWA). It runs in eval mode, and its BatchNorm normalizes by the batch.
 """
 
 import math
@@ -41,7 +41,7 @@ class SelfTraining(LocalLoss):
     Args:
         threshold: probability above which a pseudo-label counts.
         share: of the pixels of a class in an image that count in any case.
-        every: rounds between two renewals of the teacher; 0: it stays the initial model.
+        every: rounds between updates of the teacher; 0: it stays the initial model.
         average_from: round from which the teacher is an average; before it is the global model.
     """
 

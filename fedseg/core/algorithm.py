@@ -24,7 +24,7 @@ class Algorithm:
             what it received; it is in ``client.full_gradient``.
         client_vectors: names of vectors like ``w`` that each client keeps between its rounds, in
             ``client.state``; zeros at its first participation.
-        own_model: name in ``client.state`` of a whole model of the client's own, by which it is
+        own_model: name in ``client.state`` of a client's own full model, with which it is
             evaluated; None: it has none.
         server_vectors: names of vectors like ``w`` that the server keeps, in ``server.state``;
             zeros at the start.
@@ -51,7 +51,7 @@ class Algorithm:
     gradients: ClassVar[int] = 1
 
     def bind(self, flat: FlatModel) -> None:
-        """Called once, with the model's vectors: the place to make scratch vectors like ``w``."""
+        """Called once with the model's vectors; allocate scratch vectors like ``w`` here."""
 
     def check(self, local: LocalOptimizer, flat: FlatModel) -> None:
         """Raise ConfigError for a local optimizer or a model that this algorithm cannot use."""
@@ -78,7 +78,7 @@ class Algorithm:
         """Called before a client's first local step, with the message and its state loaded."""
 
     def gradient(self, client: Client) -> None:
-        """Leave this step's gradient in ``client.grad``: by default the local optimizer's own."""
+        """Compute this step's gradient in ``client.grad``; by default the local optimizer's."""
         client.local.gradient(client)
 
     def correct(self, client: Client) -> None:

@@ -1,4 +1,4 @@
-"""A client during its local training, and what it borrows from whoever trains it."""
+"""A client during its local training, and the interfaces of its trainer and optimizer."""
 
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
@@ -23,7 +23,7 @@ class LocalOptimizer(Protocol):
     passes: int
 
     def gradient(self, client: "Client", replay: bool = False) -> None:
-        """Leave the gradient for this step in ``client.grad``, ``client.w`` as it was."""
+        """Compute this step's gradient in ``client.grad``; leaves ``client.w`` unchanged."""
 
     def step(self) -> None:
         """One step along ``grad``."""
@@ -54,10 +54,10 @@ class Client:
         buffers, counters: float buffers (flat, live) and integer buffers (by name, live).
         start: the parameters that it started from, flat; do not change in place.
         extras: further tensors of the message, for example the server's control variate.
-        payloads: what the server keeps of declared payloads, by name, in the model's dtype.
+        payloads: the server's values of broadcast payloads, by name, in the model's dtype.
         state: its own vectors, kept between its rounds; assign or change in place.
         lr: the local learning rate of this round.
-        loss: of the last first pass, a 0-d tensor on the device, valid until the next step.
+        loss: of the step's first pass, a 0-d tensor on the device, valid until the next step.
         loss_sum: over the local steps so far, likewise.
         full_gradient: the full-batch gradient at ``start``, as the local optimizer takes it (SAM's
             with SAM), where the algorithm asks for one.
@@ -104,7 +104,7 @@ class Client:
         return total_loss(forward(self.model, self.batch, "loss"))
 
     def backward(self, replay: bool = False) -> Tensor:
-        """Put the minibatch gradient of the local loss at the present ``w`` into ``grad``.
+        """Compute the minibatch gradient of the local loss at the current ``w`` in ``grad``.
 
         Args:
             replay: a second pass over the same minibatch (SAM): the model draws the same random

@@ -28,7 +28,7 @@ class Job:
 
 
 class ClientData(ABC):
-    """The clients' training data: who has how much, and the batches of a job.
+    """The clients' training data: their sizes, and the batches of a job.
 
     Attributes:
         clients: client ids in partition order; a client's position is its index everywhere.
@@ -50,7 +50,7 @@ class ClientData(ABC):
         """Sizes of the batches of one pass over all samples of a client; some algorithms need it.
 
         Raises:
-            ConfigError: these data have no such passes.
+            ConfigError: this data does not support such passes.
         """
         raise ConfigError(
             f"train_dataloader.type: {type(self).__name__} has no full_sizes(), which an algorithm "
@@ -58,11 +58,11 @@ class ClientData(ABC):
         )
 
     def varies(self) -> bool:
-        """True if an image is prepared otherwise each time."""
+        """True if an image's preprocessing is random."""
         return True
 
     def start(self, jobs: Iterable[Job]) -> None:  # noqa: B027 - not every kind has workers
-        """Begin to stream the batches of these jobs, in this order."""
+        """Start streaming the batches of these jobs, in this order."""
 
     @abstractmethod
     def batches(self, job: Job) -> Iterator[Any]:

@@ -6,8 +6,8 @@ measuring and averaging a model are then one tensor operation each, and autograd
 ``load_state_dict`` go on working through the views. The vectors themselves require no gradient:
 arithmetic on them records no graph.
 
-Each tensor starts at a multiple of 64 bytes, which vectorized kernels want; the gaps are zeros and
-stay zeros, so norms and sums over ``w`` are those of the parameters. 4-D weights get channels_last
+Each tensor starts at a multiple of 64 bytes, for vectorized kernels; the gaps are zeros and stay
+zeros, so norms and sums over ``w`` are those of the parameters. 4-D weights get channels_last
 strides *inside* the vector (a later ``.to(memory_format=...)`` would tear the views off). Integer
 buffers (BatchNorm's batch counters) cannot be averaged and stay apart, in ``counters``.
 """
@@ -42,7 +42,7 @@ def _stay_in_eval_mode(module: nn.Module, mode: bool = True) -> nn.Module:
 
 @dataclass(frozen=True)
 class Slot:
-    """Where one tensor of the model lies in its vector."""
+    """The position of one tensor of the model in its vector."""
 
     name: str
     offset: int
@@ -88,7 +88,7 @@ class FlatModel:
         model: any module whose trainable parameters share one dtype and device. It is changed in
             place.
         channels_last: give 4-D weights channels_last strides.
-        frozen: names of parameters and buffers that stay as they are. A BatchNorm layer with frozen
+        frozen: names of parameters and buffers that never change. A BatchNorm layer with frozen
             statistics normalizes by them in training, too.
 
     Attributes:

@@ -10,7 +10,7 @@ from fedseg.errors import DEBUG, ConfigError
 
 
 def prepare_batch(model: nn.Module, batch: Any, dtype: torch.dtype, training: bool) -> Any:
-    """A batch as the model wants it: through its data preprocessor, floats in the model's dtype."""
+    """Pass a batch through the model's data preprocessor, and floats to the model's dtype."""
     preprocessor = getattr(model, "data_preprocessor", None)
     if preprocessor is not None:
         batch = preprocessor(batch, training)

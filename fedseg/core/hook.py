@@ -64,7 +64,7 @@ class Run(Protocol):
 class FederatedHook(Hook):
     """An MMEngine hook with the stages of federated training; override what you need.
 
-    MMEngine's own stages are called too, where they have a meaning: ``before_run``,
+    MMEngine's own stages are also called, where they apply: ``before_run``,
     ``before_train``, ``before_train_epoch`` and ``after_train_epoch`` (a round), ``before_val``,
     ``after_val_epoch(metrics)``, ``after_val``, ``after_train``, ``after_run``.
     """
@@ -73,7 +73,7 @@ class FederatedHook(Hook):
     payloads: Sequence[Payload] = ()  # to be added in after_client, and read in after_aggregate
 
     def bind(self, flat: FlatModel) -> None:
-        """Called once, when the model's vectors are made; raises ConfigError if it has no use."""
+        """Called once with the model's vectors; raises ConfigError if the hook does not apply."""
 
     def before_round(self, runner: Run) -> None:
         """Before the broadcast of round ``runner.round`` (from 1)."""
@@ -85,7 +85,7 @@ class FederatedHook(Hook):
         """Every ``train_cfg.hook_interval`` local steps."""
 
     def after_client(self, runner: Run, client: Client, update: Update) -> None:
-        """The client has finished; ``update.vectors`` may be changed before they are checked."""
+        """The client has finished; ``update.vectors`` may be changed before validation."""
 
     def after_result(self, runner: Run, result: Outcome) -> None:
         """The server has taken a client's result, or rejected it; its loss is a plain number."""
@@ -100,7 +100,7 @@ class FederatedHook(Hook):
         """The run stops early: undo what a round in progress changed, save what must be saved."""
 
     def after_stop(self, runner: Run) -> None:
-        """The rounds are over, whether they were finished, interrupted or ended by an error."""
+        """The rounds are over: finished, interrupted or ended by an error."""
 
     def register_stores(self, runner: Run) -> None:
         """Open this hook's own stores with ``runner.open_store``."""
@@ -109,15 +109,15 @@ class FederatedHook(Hook):
         """Before a domain is evaluated."""
 
     def after_val_batch(self, runner: Run, prefix: str, samples: int) -> None:
-        """So many more images were predicted for the metrics named ``<prefix>/...``."""
+        """A test batch of so many images was predicted, for the metrics ``<prefix>/...``."""
 
     def results(self, runner: Run, history: list[dict[str, Any]]) -> dict[str, Any]:
         """Entries of this hook in ``results.json``, by name."""
         return {}
 
     def state_dict(self) -> dict[str, Any]:
-        """The state that a checkpoint keeps of this hook: tensors and plain Python values."""
+        """This hook's state for a checkpoint: tensors and plain Python values."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Return to a state that :meth:`state_dict` gave."""
+        """Restore a state from :meth:`state_dict`."""

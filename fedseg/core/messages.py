@@ -51,10 +51,10 @@ class Message:
         buffers: the global float buffers (BatchNorm statistics), flat.
         counters: the global integer buffers, by name.
         extras: further tensors of the algorithm, for example a control variate.
-        payloads: what the server keeps of declared payloads, by name.
+        payloads: the server's values of broadcast payloads, by name.
         known: the participants have ``w`` from an earlier exchange of the round; it is not sent
             again.
-        longest: largest norms of what is sent back, by name; ``""``: of any other vector.
+        longest: largest allowed norms of what is sent back, by name; ``""``: of other vectors.
     """
 
     w: Tensor
@@ -83,10 +83,9 @@ class Update:
 
     Attributes:
         vectors: by name.
-        weights: what the vectors weigh in sums of the algorithm's own, by the name of the
-            weighting (:class:`fedseg.core.algorithm.Algorithm`); a number each, which is no
-            traffic to speak of.
-        num_bytes: what the vectors take on the wire, if they are sent in another form than theirs.
+        weights: the update's weights in sums with the algorithm's own weightings, by name
+            (:class:`fedseg.core.algorithm.Algorithm`); numbers, not counted as traffic.
+        num_bytes: size of the vectors on the wire, if they are sent in another form.
         payloads: declared ones (:class:`Payload`) by name; what is left out is not sent.
     """
 
@@ -120,9 +119,9 @@ class Task:
 class ClientResult:
     """The result of a task.
 
-    ``update`` and ``buffers`` may live in memory that the next client overwrites: use them before
-    asking for the next result. ``norms``, of what is sent, come with the check of it. ``declared``
-    are the payloads that it may send, by name.
+    ``update`` and ``buffers`` may be in memory that the next client overwrites: use them before
+    asking for the next result. ``norms`` of what is sent are computed by the validation.
+    ``declared`` are the payloads that it may send, by name.
     """
 
     task: Task

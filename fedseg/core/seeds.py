@@ -1,9 +1,9 @@
-"""Counter-based randomness: a seed is a pure function of what it is for.
+"""Counter-based randomness: a seed is a pure function of its purpose and counters.
 
 Every random draw of a run comes from a generator keyed by (run seed, purpose, counters), for
-example ``(0, "shuffle", round, client, epoch)``. Nothing is drawn from a stream that somebody else
-may have advanced, so a run does not depend on the number of workers, on the executor, on the order
-of the clients, or on having been resumed.
+example ``(0, "shuffle", round, client, epoch)``. There is no shared generator state, so a run
+does not depend on the number of workers, on the executor, on the order of the clients, or on having
+been resumed.
 """
 
 import hashlib

@@ -146,7 +146,7 @@ class Server:
         state: the algorithm's and the server optimizer's vectors, float64.
         scratch: vectors that live within a round (between exchanges) and are never saved.
         norms: medians of what the last round's clients sent, by name.
-        longest: what messages say of norms, see :class:`Message`.
+        longest: largest allowed norms, see :class:`Message`.
         round, exchange: where the run is (rounds from 1, exchanges from 0).
     """
 
@@ -177,7 +177,7 @@ class Server:
         self.state, self.norms = dict(state["state"]), state["norms"]
 
     def keep(self, payloads: Iterable[Payload]) -> None:
-        """Make room for payloads that every message brings to the clients."""
+        """Allocate payloads that every message broadcasts to the clients."""
         for payload in payloads:
             if payload.broadcast:
                 shape = self.w.shape if payload.shape is None else payload.shape
@@ -204,7 +204,7 @@ class Server:
         return Message(w, self.buffers, self.counters, extras, known, self.longest, payloads)
 
     def keep_local(self, buffers: Tensor, counters: list[str], parameters: Tensor) -> None:
-        """Say what the clients keep to themselves: it is neither averaged nor counted as traffic.
+        """Set what stays with the clients: it is neither averaged nor counted as traffic.
 
         Args:
             buffers: mask over the float buffers. counters: names of integer buffers.

@@ -18,7 +18,7 @@ MAX_BLOCKS = 64
 def block_size(participants: int, algorithm: Algorithm) -> int:
     """Participants whose updates are summed before the server sees them.
 
-    A function of their number alone: the bits of a sum must not depend on who makes it.
+    A function of their number alone: the bits of a sum must not depend on who computes it.
     """
     single = algorithm.aggregate.single_updates or not participants
     return 1 if single else -(-participants // MAX_BLOCKS)
@@ -43,7 +43,7 @@ def train_block(trainer: ClientTrainer, tasks: list[Task], message: Message) -> 
 
 
 class Executor(ABC):
-    """Runs clients. Whatever it does inside, outcomes come in ascending client order, same bits."""
+    """Runs clients. Outcomes come in ascending client order, bit-exact for every executor."""
 
     def bind(self, run: Any) -> None:
         """Called once with the :class:`fedseg.core.hook.Run`, which has its ``trainer`` by then."""
@@ -51,14 +51,14 @@ class Executor(ABC):
 
     @abstractmethod
     def start(self, jobs: Iterable[Job]) -> None:
-        """Make ready for the clients' passes over their data in all rounds to come."""
+        """Prepare for the clients' passes over their data in all remaining rounds."""
 
     @abstractmethod
     def run(self, tasks: list[Task], message: Message) -> Iterator[Outcome]:
         """Yield the outcome of every participant of an exchange, in the order of the tasks."""
 
     def close(self) -> None:  # noqa: B027 - most hold nothing
-        """Release what the executor holds."""
+        """Release the executor's resources."""
 
 
 @EXECUTORS.register_module()

@@ -25,7 +25,7 @@ from fedseg.registry import LOOPS
 
 
 class RoundRecord:
-    """A round's line in the history in the making.
+    """A round's line of the history while it is assembled.
 
     Attributes:
         line: plain values; hooks and evaluation add to it. seconds: by phase.
@@ -40,7 +40,7 @@ class RoundRecord:
 
     @contextmanager
     def timed(self, phase: str) -> Iterator[None]:
-        """Count the time inside as a phase's."""
+        """Add the time inside to a phase."""
         begin = time.perf_counter()
         try:
             yield
@@ -120,7 +120,7 @@ class FederatedTrainLoop(BaseLoop):
         return in_window and round_ % self.val_last_interval == 0
 
     def run(self) -> None:
-        """Train to ``max_rounds``; what stops it from outside first saves what is finished."""
+        """Train to ``max_rounds``; an interruption first saves the finished rounds."""
         run, first = self.runner, self.round + 1
         try:
             run.call_hook("before_train")

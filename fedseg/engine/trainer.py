@@ -33,7 +33,7 @@ class ClientTrainer:
         data: the clients' batches.
         seed: the run's seed.
         call_hook: called as ``call_hook(stage, **arguments)``.
-        local_loss: what a minibatch costs.
+        local_loss: the loss of a minibatch.
         payloads: what clients may send besides vectors like ``w``; afterwards by name.
         amp: compute in bfloat16 under autocast; parameters and updates stay in the model's dtype.
         check: called before every local step; raises to stop early.

@@ -1,4 +1,4 @@
-"""The check between a client and the aggregate: what every update must be before it counts."""
+"""Validation of updates before they are aggregated."""
 
 import math
 from collections.abc import Mapping
@@ -14,11 +14,11 @@ from fedseg.core.messages import ClientResult, Message
 
 
 def longest_norms(medians: Mapping[str, float], model: float, ratio: float) -> dict[str, float]:
-    """How long what clients send may be, by name; ``""``: any vector that has no median.
+    """Largest allowed norms of what clients send, by name; ``""``: vectors without a median.
 
-    ``ratio`` times the median of the round before, and in any case as long as the model. In the
-    first round an update may be ``ratio`` times as long as the model, other vectors, whose unit is
-    another, ``ratio**2`` times. All is known before a round begins: neither the order of the
+    ``ratio`` times the median of the round before, but at least the model's norm. In the first
+    round ``ratio`` times the model's norm for an update, ``ratio**2`` times for other vectors,
+    which have other units. All limits are known before a round begins, so neither the order of the
     clients nor who trains them matters.
 
     Args:

@@ -1,4 +1,4 @@
-"""Attacks: clients that send bad updates, to try robust sums on."""
+"""Attacks: clients that send bad updates, for testing robust aggregation."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -24,7 +24,7 @@ class Attack(FederatedHook):
 
     Args:
         share: of the clients, rounded, at least one.
-        seed: of their choice.
+        seed: for choosing them.
     """
 
     priority = "VERY_LOW"  # after hooks that change what a client sends

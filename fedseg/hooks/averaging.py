@@ -1,4 +1,4 @@
-"""Averages of the global model over rounds: evaluated in its place, while training goes on from it.
+"""Averages of the global model over rounds: evaluated in its place, but not trained.
 
 SWA: Izmailov et al., "Averaging Weights Leads to Wider Optima and Better Generalization", UAI
 2018, on the server as in Caldarola et al., "Improving Generalization in Federated Learning by
@@ -69,7 +69,7 @@ class ModelAverage(FederatedHook):
                 mask[slot.span] = re.match(self.parameters, slot.name) is not None
 
     def first_round(self, max_rounds: int) -> int:
-        """The first round of the average, of a run of so many."""
+        """The first round of the average, in a run of so many rounds."""
         if isinstance(self.start, float):
             return max(1, math.ceil(round(self.start * max_rounds, 6)))
         return self.start
@@ -96,7 +96,7 @@ class ModelAverage(FederatedHook):
         return [group["lr"] for group in optimizer.param_groups]
 
     def average(self) -> tuple[Tensor, Tensor] | None:
-        """The averaged (parameters, buffers), or None while there is none."""
+        """The averaged (parameters, buffers), or None before it starts."""
         raise NotImplementedError
 
     def averaged_model(self, runner: Run) -> tuple[Tensor, Tensor] | None:
@@ -136,8 +136,8 @@ class SWA(ModelAverage):
 
     Args:
         cycle: length c of a cycle, rounds.
-        lr2: lowest local learning rate; needed unless ``cycle`` is 1. A group of parameters with
-            an ``lr_mult`` has that many times it.
+        lr2: lowest local learning rate; needed unless ``cycle`` is 1. A parameter group with an
+            ``lr_mult`` multiplies it.
         count_all: count as the paper's algorithm 1 does, see above.
         start, bn, parameters: as in :class:`ModelAverage`.
     """
@@ -210,10 +210,10 @@ class SWA(ModelAverage):
 class WIMA(ModelAverage):
     """Mean of the global models of the last W rounds (of all so far, while there are fewer).
 
-    Before the start the global model is evaluated. A window that is full by the time that counts is
-    the same whenever it began, so a late start lets a run share its rounds with one without WIMA.
-    The sum over the window is kept in float64; the models of the window themselves are kept only to
-    leave it again, in memory, or on disk when they would need more than ``memory_limit`` bytes.
+    Before the start the global model is evaluated. Once the window is full, the start has no
+    effect, so a run with a late start can share its rounds with one without WIMA. The sum over the
+    window is kept in float64; the models of the window are kept only to be subtracted later, in
+    memory, or on disk if they need more than ``memory_limit`` bytes.
 
     Args:
         window: number W of rounds; 1 is the last model.

@@ -1,14 +1,14 @@
-"""Compression: a client sends its ``delta`` in fewer bytes, with what that loses kept for later.
+"""Compression: a client sends its ``delta`` in fewer bytes, with error feedback.
 
 Stich et al., "Sparsified SGD with Memory", NeurIPS 2018 (top-k); Karimireddy et al., "Error
 Feedback Fixes SignSGD and other Gradient Compression Schemes", ICML 2019, algorithm 1 (sign and
 scale); Alistarh et al., "QSGD: Communication-Efficient SGD via Gradient Quantization and Encoding",
 NeurIPS 2017 (stochastic rounding).
 
-The way up alone is compressed, and of that ``delta`` alone: further vectors of an algorithm
-(SCAFFOLD's control variates), payloads and BatchNorm statistics travel and are counted as they are,
-and what a client keeps of its own comes from its whole ``delta``. Personal parts are not sent. An
-attacker's update is compressed like any other; robust sums and privacy act on what arrives.
+Only ``delta`` on the way up is compressed: further vectors of an algorithm (SCAFFOLD's control
+variates), payloads and BatchNorm statistics are sent and counted uncompressed, and a client's own
+state comes from its uncompressed ``delta``. Personal parts are not sent. An attacker's update is
+compressed like any other; robust rules and privacy act on compressed updates.
 """
 
 from typing import Annotated
@@ -32,11 +32,11 @@ LEVELS = 127
 
 
 class Compression(FederatedHook):
-    """Base: replaces ``delta`` by what the server can read of it, and counts its bytes.
+    """Base: replaces ``delta`` by its decompressed form, and counts its bytes.
 
     Attributes:
-        memory: whether a client adds to its update what the one before lost. The memory is its
-            state: a client that is not sampled, or whose update is rejected, keeps it.
+        memory: whether a client adds the error of its last update. The memory is its state: a
+            client that is not sampled, or whose update is rejected, keeps it.
         seed: the run's.
         spans: of the tensors that are shared, in the model's vector. size: their elements.
     """
@@ -51,7 +51,7 @@ class Compression(FederatedHook):
         self.size = sum(span.stop - span.start for span in self.spans)
 
     def compress(self, vector: Tensor, client: Client) -> tuple[Tensor, int]:
-        """(what the server reads, its bytes) of a vector, which stays as it is."""
+        """(decompressed vector, bytes sent) of a vector, which is not changed."""
         raise NotImplementedError
 
     def after_client(self, runner: Run, client: Client, update: Update) -> None:
@@ -75,7 +75,7 @@ class Compression(FederatedHook):
 
 @COMPRESSIONS.register_module()
 class TopK(Compression):
-    """The entries of largest magnitude, each with its index of 4 bytes; the others are kept.
+    """The entries of largest magnitude, each with a 4-byte index; the others are kept for later.
 
     Args:
         share: of the entries, rounded, at least one. Where all values take fewer bytes than values
@@ -97,8 +97,8 @@ class TopK(Compression):
 class Int8(Compression):
     """Every entry as a multiple from -127 to 127 of a scale, one for each tensor of the model.
 
-    The scale is the largest magnitude over 127. An entry is rounded up with the probability that
-    makes it right on average, by a draw of the run's seed, round and client; nothing is kept.
+    The scale is the largest magnitude / 127. Rounding is stochastic and unbiased, drawn from the
+    run's seed, round and client; no error is kept.
     """
 
     memory = False
@@ -121,7 +121,7 @@ class Int8(Compression):
 class SignSGD(Compression):
     """The sign of every entry, a bit, times the mean magnitude of its tensor; 0 counts as positive.
 
-    What that loses is kept. This is the paper's EF-SIGNSGD, tensor by tensor.
+    The error is kept. This is the paper's EF-SIGNSGD, tensor by tensor.
     """
 
     def compress(self, vector: Tensor, client: Client) -> tuple[Tensor, int]:

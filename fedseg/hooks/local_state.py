@@ -33,8 +33,8 @@ class LocalState(FederatedHook):
     """Keeps parts of the model in the client's state; the rest is averaged.
 
     Args:
-        layers: a regular expression that the names of the BatchNorm layers in question match
-            somewhere; the others are averaged. None: every layer.
+        layers: regular expression, searched in the names of BatchNorm layers, that selects the
+            local ones; the others are averaged. None: every layer.
 
     Attributes:
         parts: patterns of further local parts (:func:`fedseg.parts.part_names`).
@@ -145,7 +145,7 @@ class LocalState(FederatedHook):
 
         Args:
             w, buffers: the global model.
-            own_model: whether clients that have a whole model of their own are taken with it.
+            own_model: whether to use the full models of clients that have one.
             states: (number of samples, stored state) of each client; those that never trained are
                 left out.
 
@@ -193,8 +193,8 @@ class FedBN(SiloBN):
     """As :class:`SiloBN`, and scale and shift stay with the client as well.
 
     A domain without clients of its own is evaluated with the clients' mean scale and shift.
-    Corrections by vectors of the whole model (SCAFFOLD, FedDyn) act on what is shared; a pull to
-    where a client started (FedProx, FedACG) is to its own scale and shift.
+    Corrections by vectors of the whole model (SCAFFOLD, FedDyn) act on shared parameters; a
+    proximal term (FedProx, FedACG) pulls towards the client's own scale and shift.
     """
 
     local_affine = True

@@ -1,9 +1,9 @@
 """Momentum that outlives rounds and clients, as in the code released with FedAlign.
 
 Mendieta et al., "Local Learning Matters: Rethinking Data Heterogeneity in Federated Learning", CVPR
-2022. Each of its threads trains a round's first, second, ... participant with an optimizer that it
-makes once. With all clients in every round, each goes on with its own momentum; where clients are
-drawn, the i-th goes on with that of the i-th of the round before.
+2022. Each of its threads trains a round's first, second, ... participant with one optimizer for the
+whole run. With all clients in every round, each continues with its own momentum; with sampled
+clients, the i-th continues with that of the last round's i-th.
 """
 
 from typing import Any
@@ -24,7 +24,7 @@ BUFFER = "momentum_buffer"
 class KeptMomentum(FederatedHook):
     """SGD's momentum passes from a round's i-th participant to the next round's i-th.
 
-    A round that is given up leaves it as it was, and so does a client whose update is rejected.
+    An aborted round leaves it unchanged, and so does a client whose update is rejected.
     """
 
     in_process = True

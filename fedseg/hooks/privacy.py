@@ -1,16 +1,16 @@
-"""Client-level differential privacy: what a model tells of a single client has a bound.
+"""Client-level differential privacy: bounds what a model reveals about a single client.
 
 McMahan et al., "Learning Differentially Private Recurrent Language Models", ICLR 2018, algorithm 1:
 every client takes part in a round with probability q, its update is clipped to length C, and the
-server moves by ``(sum_k delta_k + N(0, z^2 C^2)) / (q K)``, whoever takes part, also if nobody
-does. Updates weigh alike (the paper's ``w_k = 1``). The budget (epsilon, delta) after T rounds is
+server moves by ``(sum_k delta_k + N(0, z^2 C^2)) / (q K)``, also if nobody takes part. Updates have
+equal weights (the paper's ``w_k = 1``). The budget (epsilon, delta) after T rounds is
 that of Opacus' RDP accountant for T sampled Gaussian mechanisms; neighbours differ by one client.
 
-The budget is of the global models and whatever is computed of them alone (averages, server
-optimizers). What is written besides is not covered: the history's participants, their losses and
-samples, personal parts and clients' states in checkpoints, evaluations on clients' own images and
-what is chosen by them (``save_best``). Noise and participants follow from the run's seed, which is
-in ``config.json`` and ``results.json``: who knows it can take the noise out again.
+The budget covers the global models and what is computed from them alone (averages, server
+optimizers). It does not cover the history's participants, their losses and samples, personal parts
+and client states in checkpoints, evaluations on clients' own images, and checkpoints selected by
+them (``save_best``). Noise and participants follow from the run's seed, which is in ``config.json``
+and ``results.json``: whoever knows it can remove the noise.
 """
 
 import math
@@ -40,7 +40,7 @@ class PrivateSum(Aggregate):
     may_be_empty = True
 
     def release(self, noise: Tensor, clients: float, buffers: Tensor) -> None:
-        """Add noise to the sum of ``delta``; every mean of it is over so many ``clients``."""
+        """Add noise to the sum of ``delta``; its mean divides by ``clients``."""
         for weighting in self.weightings:
             self._sums.setdefault(("delta", weighting), torch.zeros_like(noise)).add_(noise)
             self.weights[weighting] = clients
@@ -81,7 +81,7 @@ class DPFedAvg(FederatedHook):
         self._spans = [s.span for s in flat.slots if own is None or not own[s.span].any()]
 
     def before_train(self, runner: Any) -> None:
-        """Raise ConfigError for what would tell more of a client than the budget says."""
+        """Raise ConfigError for what would reveal more about a client than the budget covers."""
         algorithm, sampler = runner.algorithm, runner.client_sampler
         kind, hooks = type(algorithm).__name__, {type(hook).__name__ for hook in runner.hooks}
         style = getattr(runner.data.dataset, "style", None)
@@ -167,7 +167,7 @@ class DPFedAvg(FederatedHook):
         return orders, compute_rdp(**options, orders=orders)
 
     def epsilon(self, rounds: int) -> float | None:
-        """What so many rounds have spent at ``delta``; None without noise."""
+        """Epsilon after so many rounds at ``delta``; None without noise."""
         if not self.noise:
             return None
         from opacus.accountants.analysis.rdp import get_privacy_spent

@@ -60,8 +60,8 @@ class ProgressHook(FederatedHook):
     evaluation, and every ``seconds``. Nothing here waits for the device.
 
     Args:
-        seconds: time between two lines where there is no terminal.
-        metric: endings of the metrics shown (at most four), for example ``"mIoU"``.
+        seconds: time between two lines without a terminal.
+        metric: endings of the metrics to show (at most four), for example ``"mIoU"``.
     """
 
     priority = "LOW"
@@ -202,7 +202,7 @@ class ProgressHook(FederatedHook):
 
 
 def _estimate(amount: float, measured: Any, done: float, taken: float) -> float | None:
-    """Seconds for an amount of work at the mean pace measured, else at that of the work so far."""
+    """Seconds for an amount of work at the mean measured pace, or else at the pace so far."""
     done, taken = map(sum, zip(*(measured or [(done, taken)]), strict=True))
     return 0.0 if not amount else amount * taken / done if done else None
 

@@ -1,9 +1,9 @@
 """Trackers: the numbers of every round in TensorBoard, Weights & Biases, MLflow and the like.
 
 They are MMEngine's visualization backends, chosen by ``visualizer.vis_backends``. The step is the
-round. ``history.jsonl`` is the truth, and trackers show it: on resume they get the rounds that they
-lack, so that no point is lost and none is there twice. Nothing is written outside the work dir or
-sent anywhere unless the config or a tracker's own environment variables ask for it.
+round. Trackers mirror ``history.jsonl``: on resume they get the missing rounds, so that no point is
+lost or duplicated. Nothing is written outside the work dir or sent anywhere unless the config or a
+tracker's own environment variables ask for it.
 """
 
 import importlib.util
@@ -55,7 +55,7 @@ def scalars(record: Mapping[str, Any]) -> dict[str, float]:
 
 @VISUALIZERS.register_module()
 class LazyVisualizer(mm.Visualizer):
-    """MMEngine's, but its figure, for which matplotlib is imported, is made for the first image."""
+    """MMEngine's, but creates its figure, and imports matplotlib, only for the first image."""
 
     def _initialize_fig(self, fig_cfg: Mapping[str, Any]) -> tuple:
         return None, SimpleNamespace(get_dpi=lambda: None), None
@@ -173,7 +173,7 @@ def _plain(config: Config) -> dict[str, Any]:
 
 @VISBACKENDS.register_module(name="TensorboardVisBackend")
 class TensorBoardTracker(Tracker, mm.TensorboardVisBackend):
-    """Event files in ``tensorboard``; TensorBoard drops what a resumed run has written anew.
+    """Event files in ``tensorboard``; TensorBoard drops points that a resumed run writes again.
 
     Besides scalars: the config as text, hyper-parameters with the metrics, predictions as images.
     ``save_dir`` names another folder.

@@ -74,7 +74,7 @@ class OptimWrapper(MMEngineOptimWrapper):
         self._set_rates(rates)
 
     def restore_rates(self) -> None:
-        """Return to the ordinary learning rates, if they were changed."""
+        """Restore the ordinary learning rates, if they were changed."""
         if self._ordinary_rates is not None:
             self._set_rates(self._ordinary_rates)
             self._ordinary_rates = None
@@ -99,7 +99,7 @@ class OptimWrapper(MMEngineOptimWrapper):
             group.update(saved)
 
     def reset_state(self) -> None:
-        """Start a client afresh: momentum does not pass from one to the next."""
+        """Reset before a client: momentum does not pass from one to the next."""
         optimizer = self.optimizer
         plain_sgd = type(optimizer) is torch.optim.SGD and not any(
             group["dampening"] for group in optimizer.param_groups
@@ -113,7 +113,7 @@ class OptimWrapper(MMEngineOptimWrapper):
                 state["momentum_buffer"].zero_()
 
     def gradient(self, client: Client, replay: bool = False) -> None:
-        """Leave the gradient for this step in ``client.grad``, ``client.w`` as it was.
+        """Compute this step's gradient in ``client.grad``; leaves ``client.w`` unchanged.
 
         Args:
             client: at the weights where the gradient is wanted.
@@ -246,10 +246,10 @@ def check_optimizer(options: Mapping[str, Any], field: str) -> None:
 
 
 def check_memory(optimizer: torch.optim.Optimizer, field: str) -> None:
-    """Raise ConfigError for an optimizer that remembers something in its options.
+    """Raise ConfigError for an optimizer whose steps change its options.
 
-    Its state is cleared between clients, and kept between the server's steps; an option that a
-    step changes would pass from a client to whichever comes next, and be lost on the server.
+    Its state is cleared between clients, and kept between the server's steps; a changed option
+    would pass from one client to the next, and be lost on the server.
 
     Args:
         optimizer: with gradients; stays as it is. field: where its config stands.

@@ -40,8 +40,8 @@ class SAMOptimWrapper(OptimWrapper):
             none.
         freeze_statistics: the second pass leaves BatchNorm's running statistics alone (the
             released codes let both passes update them); not with ``approximate``, which has one.
-        approximate: perturb along the gradient of the step before, at ``w + eps`` there, in one
-            pass; a client's first step is plain. Of one client with all images it is FedGloSS's
+        approximate: perturb along the previous step's gradient (at its ``w + eps``), in one pass;
+            a client's first step is plain. With one client that has all images this is FedGloSS's
             approximation in centralized training.
         optimizer, clip_grad: as in :class:`OptimWrapper`.
 

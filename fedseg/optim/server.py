@@ -34,7 +34,7 @@ class ServerOptimizer:
 
     @staticmethod
     def vector(server: Server, name: str, like: Tensor, fill: float = 0.0) -> Tensor:
-        """A vector of this optimizer in the server's state, made at its first use."""
+        """A vector of this optimizer in the server's state, allocated at its first use."""
         key = f"optim.{name}"
         if key not in server.state:
             server.state[key] = torch.full_like(like, fill)
@@ -131,7 +131,7 @@ class Adagrad(_Adaptive):
 
 @SERVER_OPTIMIZERS.register_module()
 class Torch(ServerOptimizer):
-    """An optimizer of ``torch.optim`` with the pseudo-gradient in the place of the gradient.
+    """An optimizer of ``torch.optim``, with the pseudo-gradient as its gradient.
 
     FedDrive's Adam and Adagrad are these: with bias correction, ``eps`` beside the root.
 
