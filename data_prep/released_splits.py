@@ -173,8 +173,8 @@ def _find_indices(file: Path, places: Places, pattern: str, split: str) -> Clien
                 raise DataError(f"{where} is not in the {split} images of the archive")
             if (name, label) not in free or {label, *match.groups()[1:]} != {label}:
                 raise DataError(
-                    f"{where} has not label {label} in the archive: is it another order or data "
-                    "set?"
+                    f"{where} does not have label {label} in the archive: is it another order or "
+                    "data set?"
                 )
             if not free[name, label]:
                 raise DataError(f"{where} is held by a client already")

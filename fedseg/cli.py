@@ -165,7 +165,7 @@ def run_path(text: str) -> Path:
     seeds = sorted(file.parent for file in Path(text).glob("seed*/history.jsonl"))
     if len(seeds) > 1:
         raise argparse.ArgumentTypeError(
-            f"{text} has {len(seeds)} runs, one a seed: name one, such as {seeds[0]}"
+            f"{text} has {len(seeds)} runs, one per seed: name one, such as {seeds[0]}"
         )
     return seeds[0] if seeds else Path(text)
 

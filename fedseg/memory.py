@@ -64,7 +64,7 @@ def finite(logits: Tensor) -> Tensor:
     """The logits themselves; TrainingError if one is NaN or infinite: argmax would score it."""
     if logits.device.type != "meta" and not torch.isfinite(logits).all():
         raise TrainingError(
-            "the model predicts logits that are not finite, which have no class: take an earlier "
-            "checkpoint, lower the learning rates or set optim_wrapper.clip_grad"
+            "the model predicts logits that are not finite: use an earlier checkpoint, lower the "
+            "learning rates or set optim_wrapper.clip_grad"
         )
     return logits

@@ -56,10 +56,10 @@ class FlexLoRA(FedAvg):
             flat.personal[slot.span].any() for pair in self._pairs.values() for slot in pair
         ):
             raise ConfigError(
-                "personal: FlexLoRA averages products of A and B: share both, or take FedAvg"
+                "personal: FlexLoRA averages products of A and B: share both, or use FedAvg"
             )
         if self.aggregate is not Aggregate:
-            raise ConfigError("robust: FlexLoRA has a sum of its own: set robust=None")
+            raise ConfigError("robust: FlexLoRA has its own aggregation: set robust=None")
 
     def bind(self, flat: FlatModel) -> None:
         self.aggregate = Products(self._pairs)

@@ -56,7 +56,7 @@ def main() -> None:
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         places = ", ".join(str(path) for path in arguments.paths)
         raise DataError(
-            f"{places}: an earlier curvature.json holds what this command does not write "
+            f"{places}: this command cannot continue an earlier curvature.json "
             f"({error!r}): delete it"
         ) from error
     for file in files:

@@ -55,8 +55,8 @@ def hessian_differences(gram: np.ndarray) -> dict[str, Estimate]:
         parts = [gram[:, o][:, :, :, o] for o in others]
         if not all(diagonal_norms(part).all() for part in (gram, *parts)):
             raise TrainingError(
-                "--probes: too few for H_N and H_D: the noise of a client's diagonal is larger "
-                "than it is; ask for more"
+                "--probes: too few for H_N and H_D: the noise of a client's diagonal exceeds the "
+                "diagonal; use more"
             )
         without = np.array([_differences(part) for part in parts])
         errors = np.sqrt((groups - 1) / groups * ((without - without.mean(0)) ** 2).sum(0))

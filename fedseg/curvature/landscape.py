@@ -83,7 +83,7 @@ def plane(first: Point, second: Point, third: Point) -> Directions:
     v, bv = v - share * u, bv - share * bu
     if u.norm() == 0 or v.norm() <= 1e-6 * length:
         raise DataError(
-            f"{first.name}, {second.name}, {third.name}: lie on a line and make no plane; name "
+            f"{first.name}, {second.name}, {third.name}: are on one line and span no plane; name "
             "three different models"
         )
     return Directions(first, [u / u.norm(), v / v.norm()], [bu / u.norm(), bv / v.norm()])

@@ -57,7 +57,7 @@ def largest(products: Any, k: int, rng: np.random.Generator, tolerance: float = 
     except ArpackNoConvergence as error:
         raise TrainingError(
             f"--top: {len(error.eigenvalues)} of {k} eigenvalues converged: ask for "
-            "fewer, or for a larger tolerance"
+            "fewer, or raise --tolerance"
         ) from error
     except ArpackError as error:
         if np.any(products(start)):

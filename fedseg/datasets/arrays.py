@@ -424,7 +424,7 @@ def load_array(path: Path, fix: str) -> np.ndarray:
         if not isinstance(array, np.memmap):
             raise ValueError("an archive of arrays")
         if path.stat().st_size != array.offset + array.nbytes:
-            raise ValueError("it goes on after the array")
+            raise ValueError("it has data after the array")
     except Exception as error:  # a damaged header raises whatever Python's parser does
         raise DataError(f"{path}: is damaged ({error}): {fix}") from error
     return array

@@ -199,7 +199,7 @@ class ListedDataset(SegmentationDataset):
     ) -> None:
         if layout is not None:
             if classes or ids is not None or domain is not None:
-                raise ConfigError("dataset.layout: has classes, ids and domain of its own")
+                raise ConfigError("dataset.layout: defines classes, ids and domain: leave them out")
             of = LAYOUTS[layout]
             classes, palette, ids, domain = of.classes, of.palette, of.ids, of.domain
             reduce_zero_label, first_channel = of.reduce_zero_label, of.first_channel
@@ -208,7 +208,7 @@ class ListedDataset(SegmentationDataset):
         if not classes:
             raise ConfigError("dataset.classes: is empty: name the classes, or a layout")
         if len(set(classes)) < len(classes):
-            raise ConfigError("dataset.classes: a name is there twice")
+            raise ConfigError("dataset.classes: a name occurs twice")
         if palette and len(palette) < len(classes):
             raise ConfigError("dataset.palette: has fewer colors than there are classes")
         self.classes = tuple(classes)
@@ -268,7 +268,7 @@ class JoinedDataset(SegmentationDataset):
             if unknown := [of for of in part.classes if of not in self.classes]:
                 raise ConfigError(
                     f"dataset.parts.{name}: its classes {', '.join(unknown[:5])} are not in "
-                    "dataset.classes: add them, or give the part ids that leave them out"
+                    "dataset.classes: add them, or set the part's ids to leave them out"
                 )
             table = np.full(256, IGNORE, np.uint8)
             table[: len(part.classes)] = [self.classes.index(of) for of in part.classes]

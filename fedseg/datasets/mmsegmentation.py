@@ -71,7 +71,7 @@ class MMSegDataset(SegmentationDataset):
         if ids is None:
             self.label_ids = _ids_of(listed)
         elif listed.reduce_zero_label:
-            raise ConfigError("dataset.ids: are those of files: set source.reduce_zero_label=False")
+            raise ConfigError("dataset.ids: lists ids of files: set source.reduce_zero_label=False")
         else:
             self.label_ids = ids_of(ids)
         infos = [listed.get_data_info(index) for index in range(len(listed))]
@@ -126,7 +126,7 @@ def _build_source(source: Mapping[str, Any]) -> BaseSegDataset:
     kind = find_class(DATASETS, source, field)
     if inspect.isclass(kind) and issubclass(kind, BaseSegDataset) and not _lists(kind):
         raise ConfigError(
-            f"{field}.type: {kind.__name__} lists its images in a way of its own: take one that "
+            f"{field}.type: {kind.__name__} has its own way of listing images: use a class that "
             "lists folders of images and label maps, such as BaseSegDataset"
         )
     try:

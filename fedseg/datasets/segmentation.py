@@ -135,7 +135,7 @@ class SegmentationDataset(Dataset):
             self.label_ids = {i + first: i for i in range(len(self.classes))}
             self.label_ids |= dict.fromkeys([IGNORE, *range(first)], IGNORE)
         elif first:
-            raise ConfigError(f"{name}.label_ids: has the ids of files, without reduce_zero_label")
+            raise ConfigError(f"{name}.label_ids: lists ids of files: set reduce_zero_label=False")
         for raw, train in self.label_ids.items():
             if raw not in range(256) or train not in (IGNORE, *range(len(self.classes))):
                 raise ConfigError(

@@ -59,7 +59,7 @@ def export(predictor: Predictor, kind: str, out: Path, size: tuple[int, int] | N
         size: (height, width) of the photographs; default: the first test image's.
     """
     if kind not in FORMATS:
-        raise ConfigError(f"format: {kind!r} is unknown: take one of {', '.join(FORMATS)}")
+        raise ConfigError(f"format: {kind!r} is unknown: use one of {', '.join(FORMATS)}")
     runner = predictor.runner
     task = predictor.model()
     if task.batch_statistics:
@@ -70,8 +70,8 @@ def export(predictor: Predictor, kind: str, out: Path, size: tuple[int, int] | N
     others = {step["type"] for step in predictor.pipeline.steps} - RESIZES
     if predictor.maps and others:
         raise ConfigError(
-            f"test_dataloader: its pipeline has {', '.join(sorted(others))}, and only models whose "
-            "images are resized at most can be exported: leave it out (--cfg-options)"
+            f"test_dataloader: its pipeline has {', '.join(sorted(others))}, but export supports "
+            "resizing only: remove it (--cfg-options)"
         )
     weights = run_state.state_dict(runner, task.w, task.buffers)
     load_model(runner, task.w, task.buffers)
@@ -158,7 +158,7 @@ def _check_equal(logits: Tensor, found: Tensor, out: Path) -> None:
     if wrong.any():
         raise DataError(
             f"{out}: predicts other classes than the run's model in {int(wrong.sum())} of "
-            f"{wrong.numel()} places: take another format"
+            f"{wrong.numel()} places: use another format"
         )
 
 
@@ -166,8 +166,8 @@ def _check_names(config: Mapping[str, Any], weights: Mapping[str, Tensor]) -> No
     """Raise ConfigError unless a model that others build from the config has these weights."""
     if build(MODELS, deepcopy(dict(config)), "model").state_dict().keys() != weights.keys():
         raise ConfigError(
-            "format: this run's model has other layers than its config alone builds, such as "
-            "adapters: take torchscript or onnx"
+            "format: this run's model has layers that its config alone does not build, such as "
+            "adapters: use torchscript or onnx"
         )
 
 
@@ -231,7 +231,7 @@ def _write_mmseg(
     config = _scoped({**config, "auxiliary_head": None, "test_cfg": {"mode": "whole"}})
     head = config["decode_head"]
     if model.align_corners and not head["type"].endswith(("PixelShuffleHead", "FCNHead")):
-        raise ConfigError(f"model.align_corners: {head['type']} would resize otherwise inside")
+        raise ConfigError(f"model.align_corners: would change how {head['type']} resizes inside")
     head["align_corners"] = model.align_corners
     config["data_preprocessor"] = {
         "type": "SegDataPreProcessor",

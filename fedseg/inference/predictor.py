@@ -187,8 +187,8 @@ class Predictor:
             dataset = Photos(images, self.pipeline, self.maps)
         else:
             raise ConfigError(
-                f"test_dataloader: how {self.kind.__name__} prepares its images is not known: only "
-                "the run's own test images can be predicted (-)"
+                f"test_dataloader: the preprocessing of {self.kind.__name__} cannot be applied to "
+                "other images: predict only the run's own test images (-)"
             )
         like, loader = self.runner.flat.w, {**loader, "dataset": dataset}
         return build_evaluation_set("images", loader, [], "predict", like)
@@ -271,7 +271,7 @@ def _predictor(
     usual = [one for one in loaders.values() if one and one.get("type") != "CorruptedData"]
     if not usual:
         raise ConfigError(
-            f"{folder}: test_dataloader: is missing, so it is not known how to preprocess images"
+            f"{folder}: test_dataloader: is missing, which defines the preprocessing of images"
         )
     kind = find_class(DATASETS, usual[0]["dataset"], "test_dataloader")
     layers = runner.batchnorm.layers if runner.batchnorm is not None else ()

@@ -82,7 +82,7 @@ class LoRA:
             chosen = [name for name in fitting if f"{name}.weight" not in head]
             if not chosen:
                 raise ConfigError(
-                    f"model.lora: {type(model).__name__} has no layer besides its head that fits: "
+                    f"model.lora: {type(model).__name__} has no suitable layer besides its head: "
                     "name linear or convolution layers in model.lora.targets"
                 )
             return chosen
@@ -92,8 +92,8 @@ class LoRA:
             found = [name for name in fitting if f"{name}.weight" in names]
             if not found:
                 raise ConfigError(
-                    f"model.lora.targets: {pattern!r} is no linear layer or convolution without "
-                    "groups, dilation and padding of its own, nor has it one: name other layers"
+                    f"model.lora.targets: {pattern!r} matches no linear layer and no convolution "
+                    "without groups, dilation and non-zero padding modes: name other layers"
                 )
             chosen += found
         if not chosen:

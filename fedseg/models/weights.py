@@ -169,7 +169,7 @@ def read_frozen_part(path: Path) -> dict[str, Tensor]:
     shared = torch.load(path, map_location="cpu", weights_only=True)
     size = path.stat().st_size
     if sum(check_stored(size, tensor).nbytes for tensor in shared.values()) > size:
-        raise ValueError("it is smaller than what it says it has")
+        raise ValueError("it is smaller than its header says")
     return shared
 
 

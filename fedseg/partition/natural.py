@@ -102,8 +102,8 @@ class FixedPartition:
         of = self.images
         if of is not None and getattr(dataset, "split_checksum", None) not in (None, of):
             raise DataError(
-                f"{self.where}: was made from other images than the data set's, by the note beside "
-                "it: make it again for these"
+                f"{self.where}: was created for other images, according to the note beside it: "
+                "create it again"
             )
         clients = check_clients(self.clients, len(dataset), self.where)
         unused = len(dataset) - sum(map(len, clients.values()))

@@ -58,7 +58,7 @@ class ClassHeterogeneous:
         if not self.classes_per_client <= len(classes) <= ERASED:
             raise ConfigError(
                 f"partition.classes_per_client: is {self.classes_per_client}, and the data set has "
-                f"{len(classes)} classes: at most all of {ERASED} or fewer can be known"
+                f"{len(classes)} classes: use at most all of them, and {ERASED} classes at most"
             )
         originals = dataset.unmirrored  # a mirrored image goes with its original
         names = [os.path.relpath(f[0], dataset.data_root) for f in dataset.files[:originals]]

@@ -47,7 +47,7 @@ def read_views(
     """
     paths = [Path(path) for path in paths]
     if options and not any(path.suffix == ".py" for path in paths):
-        raise ConfigError("--cfg-options: change configs, and no config is named")
+        raise ConfigError("--cfg-options: applies to configs only: name a config")
     views = []
     for path in paths:
         if path.name.endswith(NOTE):

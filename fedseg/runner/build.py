@@ -321,16 +321,16 @@ def assemble_trainer(
     data = build_client_data(cfg, flat, warn)
     if cfg.model.get("feature_cache") is not None and data.varies():
         raise ConfigError(
-            "model.feature_cache: images are augmented at random, so that no features come twice: "
-            "leave the cache or the augmentation (train_dataloader) out"
+            "model.feature_cache: random augmentation changes the features in every round: "
+            "remove the cache or the augmentation (train_dataloader)"
         )
     local = build_local_optimizer(cfg.optim_wrapper, flat)
     if not any(group["lr"] for group in local.optimizer.param_groups):
-        warn("optim_wrapper.optimizer.lr: is 0: no client learns anything")
+        warn("optim_wrapper.optimizer.lr: is 0: no client learns")
     if getattr(algorithm, "fedex", False) and cfg.get("averaging") is not None:
         raise ConfigError(
-            "algorithm.fedex: changes frozen weights from round to round, of which there is no "
-            "average: set it to False, or averaging=None"
+            "algorithm.fedex: changes frozen weights every round, which averaging does not "
+            "include: set it to False, or averaging=None"
         )
     algorithm.check_rounds(train.max_rounds)
     local.check_rounds(train.max_rounds)
@@ -376,7 +376,7 @@ def declare_payloads(parts: Iterable[Any], data: ClientData, flat: FlatModel) ->
             if shape is not None:
                 if "classes" in shape and not classes:
                     raise ConfigError(
-                        f"{kind}: {payload.name!r} is by class, the data set has none"
+                        f"{kind}: {payload.name!r} is by class, but the data set has no classes"
                     )
                 shape = tuple(sizes.get(size, size) for size in shape)
             payloads.append(replace(payload, shape=shape))

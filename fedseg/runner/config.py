@@ -180,8 +180,8 @@ def _add_clients(config: Config) -> None:
     like = [test for test in entries if (test.get("dataset") or {}).get("type") == kind]
     if not like or tests.get("clients") is not None:
         raise ConfigError(
-            "train_dataloader.partition.holdout: it is not known how to preprocess the clients' "
-            "test images: add an entry to val_dataloader with held_out=True and the training "
+            "train_dataloader.partition.holdout: the preprocessing of the clients' test images is "
+            "not defined: add an entry to val_dataloader with held_out=True and the training "
             "data set"
         )
     same = config.get("test_dataloader") == tests
@@ -265,7 +265,7 @@ def check_config(config: Config) -> None:
     if config.client_sampler.get("type") == "PoissonSampler" and not config.get("privacy"):
         raise ConfigError(
             "client_sampler.type: PoissonSampler has rounds without a client, which only privacy "
-            "uses: set privacy, or take UniformSampler"
+            "supports: set privacy, or use UniformSampler"
         )
     if config.get("launcher") not in (None, "none"):
         raise ConfigError(f"launcher: must be 'none', not {config.launcher!r}")
@@ -288,8 +288,8 @@ def _check_names(config: Config) -> None:
             own = Metric.of(name).set  # of which this is a further evaluation's name
             if own != name and None not in (tests[name], tests.get(own)):
                 raise ConfigError(
-                    f"{field}: {name!r} is what a further evaluation of {own!r} is called, whose "
-                    "metrics would be taken for its own: give it another name"
+                    f"{field}: {name!r} is also the name of a view of {own!r}, so that their "
+                    "metrics would be mixed up: rename the test set"
                 )
 
 

@@ -193,12 +193,12 @@ def _check(value: Any, field: str, allowed: Collection[str]) -> None:
         if "cache" in part:  # of a data set: nothing is written where a stranger says
             part["cache"] = None
         if "_scope_" in part:
-            raise ConfigError(f"{place}._scope_: a recorded config has none")
+            raise ConfigError(f"{place}._scope_: is not allowed in a recorded config")
         kind = part.get("type", "")
         if kind and not (isinstance(kind, str) and (kind in allowed or is_foreign_transform(kind))):
             raise ConfigError(
-                f"{place}.type: {kind!r} is not a name of the suite: --trust MODULE allows those "
-                "that a module of yours registers, --config FILE runs a config of yours"
+                f"{place}.type: {kind!r} is not a class of fedseg: allow those that a module of "
+                "yours registers with --trust MODULE, or use your own config with --config FILE"
             )
 
 
@@ -206,4 +206,4 @@ def _check_model(value: Any, field: str) -> None:
     """Raise ConfigError for a file or an address in a model without its initial weights."""
     for place, part in walk(value, field):
         if isinstance(part, str) and re.search(r"[:/\\]", part):
-            raise ConfigError(f"{place}: {part!r} is a file or an address, not an option")
+            raise ConfigError(f"{place}: {part!r} is a file or URL, not an option")

@@ -89,8 +89,8 @@ def plan_sweep(
             name = ",".join([experiment, *(value.replace("/", "_") for value in values)])
             if len(os.fsencode(name)) > LONGEST_NAME:
                 raise ConfigError(
-                    f"sweep: {shown(name, 80)} is too long for a folder's name: shorten what "
-                    "--grid names"
+                    f"sweep: {shown(name, 80)} is too long for a folder's name: shorten the "
+                    "values of --grid"
                 )
             folder = root / name / f"seed{seed}"
             if folder in jobs:

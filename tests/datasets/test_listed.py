@@ -52,7 +52,7 @@ def test_a_split_says_which_label_map_an_image_has(listed):
     ("change", "message"),
     [
         ({"classes": ()}, r"dataset\.classes: is empty"),
-        ({"layout": "acdc"}, r"dataset\.layout: has classes"),
+        ({"layout": "acdc"}, r"dataset\.layout: defines classes"),
         ({"layout": "acdx"}, r"dataset\.layout: must be 'acdc' or"),
         ({"domains": ["south"]}, r"dataset\.domains: has \['south'\], .* are east, north"),
         ({"domain": "x(.)"}, r"finds no group"),

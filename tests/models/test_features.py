@@ -164,7 +164,7 @@ def test_other_processors_and_packages_have_other_features(tmp_path, monkeypatch
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"train_dataloader": {"transforms": toycls.CROP_AND_FLIP}}, "augmented at random"),
+        ({"train_dataloader": {"transforms": toycls.CROP_AND_FLIP}}, "random augmentation"),
         ({"model": {"freeze": None}}, "names as a whole, such as 'backbone', not none"),
         ({"model": {"freeze": ["backbone.blocks.0", "backbone.norm"]}}, "blocks.0, backbone.norm"),
         ({"model": {"freeze": "backbone.blocks.1"}}, "layers before .*blocks.1 are trained"),
@@ -180,5 +180,5 @@ def test_where_features_do_not_stay_it_is_refused(tmp_path, changes, told):
 def test_random_pipelines_of_streamed_images_are_noticed(tmp_path):
     config = segmentation(tmp_path, None, feature_cache=str(tmp_path / "cache"))
     config["train_dataloader"]["dataset"]["test_mode"] = False
-    with pytest.raises(ConfigError, match=r"model\.feature_cache: .*augmented at random"):
+    with pytest.raises(ConfigError, match=r"model\.feature_cache: .*random augmentation"):
         toyseg.train(config)

@@ -105,7 +105,7 @@ def test_names_that_cannot_be_used(field, value):
 def test_a_test_set_with_the_name_of_a_further_evaluation(name):
     test = {"dataset": {"type": "Data", "data_root": "a"}}
     both = {"seen": test, name: test}
-    with pytest.raises(ConfigError, match=f"^val_dataloader: '{name}' is what a further .*'seen'"):
+    with pytest.raises(ConfigError, match=f"^val_dataloader: '{name}' is also the name .*'seen'"):
         complete_config(minimal(val_dataloader=both))
     complete_config(minimal(val_dataloader={name: test}))
     complete_config(minimal(val_dataloader={**both, "seen": None}))
