@@ -18,7 +18,7 @@ __all__ = (
 
 
 def __getattr__(name: str) -> Any:
-    """What :mod:`fedseg.api` has, imported when it is first used: that takes seconds."""
+    """Names of :mod:`fedseg.api`, which is imported at first use, as that takes seconds."""
     if name in __all__:
         return getattr(import_module("fedseg.api"), name)
     raise AttributeError(f"module 'fedseg' has no attribute {name!r}")

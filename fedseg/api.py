@@ -34,7 +34,7 @@ Options = Mapping[str, Any] | Sequence[str]
 
 
 def _flat(domains: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
-    """``{"unseen": {"mIoU": x}}`` as ``{"unseen/mIoU": x}``, without what is no number."""
+    """``{"unseen": {"mIoU": x}}`` as ``{"unseen/mIoU": x}``, numbers only."""
     return {name: value for name, value in flatten(domains).items() if isinstance(value, float)}
 
 
@@ -100,7 +100,7 @@ class Predictions:
     Attributes:
         folder: where the files are.
         files: label maps, pictures, tables.
-        statistics: whose statistics BatchNorm used, in words.
+        statistics: the source of BatchNorm's statistics, in words.
     """
 
     folder: Path
@@ -182,18 +182,18 @@ def evaluate(
     trust: Sequence[str] = (),
     pictures: int = 0,
 ) -> Evaluation:
-    """Evaluate a checkpoint on every domain; the training data are not needed.
+    """Evaluate a checkpoint on every domain; needs no training data.
 
     Args:
-        run: a run or its work dir, whose recorded config is read as data; or a config, which stays
-            as it is, and then a checkpoint.
+        run: a run or its work dir, whose recorded config is read as data; or a config together
+            with a checkpoint.
         checkpoint: its file; default: the newest of the run.
-        methods: of a config that is named; a loaded one has its methods.
-        amp: of a config.
+        methods: for a config given by name; a loaded one has its methods.
+        amp: evaluate a config in bfloat16.
         out: where files go; default: ``test/<checkpoint's name>`` in the work dir of its run.
         options: overrides of config fields.
         trust: modules whose classes a run's recorded config may name.
-        pictures: images per domain that are drawn.
+        pictures: number of pictures per domain.
     """
     run = run.folder if isinstance(run, Run) else run
     folder = Path(run) if not isinstance(run, Config) and Path(run).is_dir() else None
@@ -256,13 +256,13 @@ def predict(
     advance: Any = lambda images: None,
     **options: Any,
 ) -> Predictions:
-    """Predict photographs, videos and folders of them, and write what is predicted.
+    """Predict photographs, videos and folders of them, and write the predictions.
 
     Args:
         run: a run or its work dir, whose recorded config is read as data.
-        paths: None: the test images of the run, as they are evaluated.
+        paths: files and folders; None: the run's test images, exactly as evaluated.
         out: the folder for label maps and pictures, or ``predictions.csv`` of classes.
-        batch_size: of images of one size; default: that of the run's test images.
+        batch_size: default: that of the run's test images.
         advance: called after each batch with its number of images, for a progress bar.
         options: those of :func:`fedseg.inference.predictor.opened`.
     """
@@ -292,8 +292,8 @@ def export(
     Args:
         run: a run or its work dir, whose recorded config is read as data.
         format: ``torchscript``, ``onnx``, ``torch`` (a state dict) or ``mmseg``.
-        out: default: in ``export`` in the run's folder.
-        size: (height, width) of the photographs; default: the first test image's.
+        out: default: a file or folder in ``export`` in the run's folder.
+        size: (height, width) of the photographs; default: that of the first test image.
         options: those of :func:`fedseg.inference.predictor.opened`.
     """
     from fedseg.files import own_folder
@@ -317,17 +317,17 @@ def profile(
     options: Sequence[str] = (),
     trust: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Parameters, operations by part, latency, memory and bytes of a round, as plain values.
+    """Measure parameters, FLOPs by part, latency, memory and bytes of a round; plain values.
 
     Args:
         target: a run, its work dir, a config or the name of one.
-        methods: of a config that is named.
-        size: (height, width) of the network's input; default: of a prepared test image.
+        methods: for a config given by name.
+        size: (height, width) of the network's input; default: that of a preprocessed test image.
         batch_size: images in a batch.
         device: such as ``cuda``; default: the config's.
         amp: measure in bfloat16.
         options: overrides of config fields.
-        trust: of a run, modules whose classes its recorded config may name.
+        trust: modules whose classes a run's recorded config may name.
     """
     from fedseg.inference.profile import profile_config, profile_run
 
@@ -344,7 +344,7 @@ def profile(
 
 
 def new(kind: str, name: str, folder: str | Path | None = None) -> list[Path]:
-    """Write a folder with a runnable file, a config and a test to begin with; returns the files.
+    """Write a template: a folder with a runnable file, a config and a test; returns the files.
 
     Args:
         kind: ``algorithm``, ``method``, ``dataset`` or ``loss``.
@@ -372,9 +372,9 @@ def browse(
         config: a setting or experiment, its path, or a loaded config.
         methods: merged over it.
         out: the page.
-        clients: so many, spread over all.
-        images: of each client, at most.
-        round: whose random draws the augmentation takes.
+        clients: number of clients, evenly spaced in the list of all.
+        images: largest number of images per client.
+        round: the round whose random augmentation is shown.
         options: overrides of config fields.
     """
     config = copy.deepcopy(config) if isinstance(config, Config) else load_config(config, methods)
@@ -397,9 +397,8 @@ def share(
     Args:
         run: a run or its work dir.
         out: the ``.zip`` file.
-        license: of the weights, as the Hugging Face hub names it.
-        upload: repository of the hub (``user/name``) to which it is also uploaded, with a token
-            of yours.
+        license: license id of the weights, as on the Hugging Face hub.
+        upload: also upload to this repository of the hub (``user/name``), with your token.
     """
     from fedseg.inference import share as module
 
@@ -413,7 +412,7 @@ def verify(file: str | Path, out: str | Path | None = None) -> Mapping[str, Any]
 
     Args:
         file: the archive.
-        out: a new folder to unpack it to, which is then a run's work dir.
+        out: a new folder to unpack it to, which can then be used as a run's work dir.
     """
     from fedseg.inference import share as module
 
@@ -426,12 +425,11 @@ def prepare(data_set: str, root: str | Path | None = None, **options: Any) -> Pr
     Args:
         data_set: cityscapes, idda, camvid, cifar10, cifar100, cifar_c, mnist, landmarks,
             segmentation or a published layout, such as acdc.
-        root: where it is; default: ``data/<data_set>``, of images rendered in CIFAR's place
-            ``data/demo_shapes``.
+        root: its folder; default: ``data/<data_set>``, for rendered shapes ``data/demo_shapes``.
         options: those of ``fedseg prepare DATA_SET --help``, which are the fields of
             :class:`fedseg.data_prep.segmentation_sets.IddaOptions`, ``FolderOptions`` and
-            :class:`fedseg.data_prep.image_sets.ImageOptions`, for example. No split of labeled
-            images is written unless ``partition`` says how.
+            :class:`fedseg.data_prep.image_sets.ImageOptions`, for example. A split of labeled
+            images is only written if ``partition`` is given.
     """
     known = [member for description in DATA_SETS.values() for member in description.members]
     name = by_case(data_set, known)
