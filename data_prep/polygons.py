@@ -5,6 +5,7 @@ import io
 import math
 from collections.abc import Mapping
 from pathlib import Path
+from unicodedata import normalize
 
 import numpy as np
 from PIL import Image, ImageDraw
@@ -34,6 +35,11 @@ def draw_polygons(path: Path, ids: Mapping[str, int], size: tuple[int, int]) -> 
     """
     content = read_json(path)
     key = "objects" if isinstance(content, dict) and "objects" in content else "shapes"
+    if not isinstance(content, dict) or not isinstance(content.get(key), list):
+        raise DataError(
+            f"{path}: has no list of labelme's shapes or Cityscapes' objects: convert polygons of "
+            "other tools (COCO, VIA, ...) to label maps first"
+        )
     by_name = {name.strip("_"): value for name, value in ids.items()}
     rest = by_name.get("background", ids.get("unlabeled", IGNORE))
     if key == "objects":
@@ -41,31 +47,37 @@ def draw_polygons(path: Path, ids: Mapping[str, int], size: tuple[int, int]) -> 
     canvas = Image.new("L", size[::-1], rest)
     draw = ImageDraw.Draw(canvas)
     try:
-        if not isinstance(content[key], list):
-            raise ValueError("is no list")
         names = ("imgHeight", "imgWidth") if key == "objects" else ("imageHeight", "imageWidth")
         height, width = names
         if (content.get(height) or size[0], content.get(width) or size[1]) != size:
             raise ValueError(
-                f"its {height} and {width} are {content.get(height)} and {content.get(width)}, "
-                f"but its image is {list(size)} [H, W]"
+                f"its {height} and {width} are {content.get(height)!r} and "
+                f"{content.get(width)!r}, but its image is {list(size)} [H, W]"
             )
         for number, shape in enumerate(content[key]):
             key = f"{key.partition('[')[0]}[{number}]"
             if shape.get("deleted") or (shape["label"] == NOT_DRAWN and NOT_DRAWN not in ids):
                 continue
-            label = shape["label"]
-            if label not in ids and str(label).removesuffix("group") in ids:  # Cityscapes' cargroup
+            label = normalize("NFC", str(shape["label"]))
+            if label not in ids and label.removesuffix("group") in ids:  # Cityscapes' cargroup
                 label = label.removesuffix("group")
             if label not in ids:
-                hint = did_you_mean(str(label), ids)
+                hint = did_you_mean(label, ids)
                 raise ValueError(f"unknown label {label!r}{hint}: name it in --classes or --ignore")
             value = ids[label]
             points = shape["polygon"] if "polygon" in shape else shape["points"]
+            if not all(isinstance(pair, list) and len(pair) == 2 for pair in points or [0]):
+                raise ValueError("its points must be a list of pairs [x, y]")
             points = [(float(x), float(y)) for x, y in points]
             if not all(abs(place) <= FARTHEST for point in points for place in point):
                 raise ValueError("has a point far away from the image")
             kind = shape.get("shape_type") or "polygon"
+            if kind == "rotation" or (kind == "rectangle" and len(points) == 4):
+                kind = "polygon"  # of X-AnyLabeling
+            if kind in ("polygon", "rectangle") and key.startswith("shapes"):
+                ends = [(min(places), max(places)) for places in zip(*points, strict=True)]
+                if any(e < 0 or b >= side for (b, e), side in zip(ends, size[::-1], strict=False)):
+                    raise ValueError("is outside of the image: was it drawn on another size?")
             if kind == "mask":  # where labelme's brush has painted
                 picture = Image.open(io.BytesIO(base64.b64decode(shape["mask"]))).convert("L")
                 painted = picture.point(lambda pixel: 255 * (pixel > 0))

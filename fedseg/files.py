@@ -139,7 +139,7 @@ def read_json(
 
     constant = _refuse if strict else float
     try:
-        text = read_bytes(path).decode("utf-8")
+        text = read_bytes(path).decode("utf-8-sig")
         content = parse_json(text, object_hook=object_hook, parse_constant=constant)
         if strict and re.search(r"\\ud[89a-f]", text, re.IGNORECASE):
             json.dumps(content, ensure_ascii=False).encode("utf-8")

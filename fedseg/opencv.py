@@ -16,3 +16,5 @@ except (ImportError, AttributeError) as error:
         "opencv-python-headless share a folder, reinstall the second one last: pip install "
         "--force-reinstall --no-deps opencv-python-headless"
     ) from error
+
+cv2.utils.logging.setLogLevel(0)  # what it cannot read is told by a message of ours

@@ -22,8 +22,12 @@ from fedseg.files import read_bytes
 PNG = b"\x89PNG\r\n\x1a\n"
 NPY = b"\x93NUMPY"
 ORIENTATION = 274  # the tag of EXIF and TIFF
-# read by Pillow: OpenCV leaves AVIF unturned and the values of a PGM below 255 unscaled
-BY_PILLOW = ("AVIF", "GIF", "PPM")
+SUBFILE = 254  # the tag of TIFF that marks smaller copies
+# read by Pillow: OpenCV leaves AVIF unturned and the values of a PGM below 255 unscaled, and does
+# not know the others
+BY_PILLOW = ("AVIF", "GIF", "ICO", "PCX", "PPM", "SGI", "SUN", "TGA")
+WIDE = {"I": "int32", "F": "float32"}  # modes whose values Pillow would clip
+LABELS = ("BMP", "PNG", "PPM", "TIFF")  # of which both decoders give the same ids
 PNG_END = b"IEND\xae\x42\x60\x82"
 JPEG = b"\xff\xd8"
 # JPEG, JPEG 2000 (two kinds of files), AVIF, WebP: known by content, as decoders do
@@ -44,15 +48,19 @@ def read_image(path: str) -> np.ndarray:
     """An image as displayed, turned by its EXIF orientation: uint8 [H, W, 3], RGB."""
     data = _read(path)
     header = _open(path, data)
-    if header is not None and header.format in BY_PILLOW and header.mode != "I":  # 16 bits
+    if header is not None and header.format in BY_PILLOW and header.mode not in WIDE:
         return _pixels(path, header, "RGB")
-    image = _decode(path, data, cv2.IMREAD_COLOR | cv2.IMREAD_ANYDEPTH)
-    if image.dtype != np.uint8:
-        raise DataError(
-            f"{path}: has {image.dtype} values, and how they scale to 0..255 is not known: convert "
-            "it to 8 bits per channel"
-        )
-    return cv2.cvtColor(image, cv2.COLOR_BGR2RGB)
+    if header is not None and header.format == "TIFF" and header.mode in WIDE:  # OpenCV fails
+        kind = WIDE[header.mode]
+    else:
+        image = _decode(path, data, cv2.IMREAD_COLOR | cv2.IMREAD_ANYDEPTH)
+        if image.dtype == np.uint8:
+            return cv2.cvtColor(image, cv2.COLOR_BGR2RGB)
+        kind = image.dtype
+    raise DataError(
+        f"{path}: has {kind} values, and how they scale to 0..255 is not known: convert it to 8 "
+        "bits per channel"
+    )
 
 
 def read_size(path: str) -> tuple[int, int]:
@@ -109,10 +117,11 @@ def _label_pixels(path: str, colored: bool) -> np.ndarray:
                 f"{path}: is not an array of numbers ({error}): save it again"
             ) from error
     header = _open(path, data)
-    if header is not None:
-        _check_label(path, data, header)
-        if header.mode == "P":  # OpenCV would expand it to colors
-            return _pixels(path, header, "RGB" if colored else None)
+    if header is None or header.format not in LABELS:
+        raise DataError(f"{path}: is not {', '.join(LABELS)} or .npy: store the label map as PNG")
+    _check_label(path, data, header)
+    if header.mode == "P":  # OpenCV would expand it to colors
+        return _pixels(path, header, "RGB" if colored else None)
     label = _decode(path, data, cv2.IMREAD_UNCHANGED)
     if label.ndim == 3 and label.shape[2] in (3, 4):
         code = cv2.COLOR_BGR2RGB if label.shape[2] == 3 else cv2.COLOR_BGRA2RGBA
@@ -148,8 +157,8 @@ def _check_label(path: str, data: bytes, header: Image.Image) -> None:
     """Raise DataError if tools disagree about the ids of a label map, or where they are."""
     raw = header.tile[0].args if header.tile else header.mode
     raw = raw if isinstance(raw, str) else str(raw[0])
-    if header.format == "GIF":
-        raise DataError(f"{path}: a label map cannot be GIF, which renumbers ids: store it as PNG")
+    if (pages := _pages(header)) > 1:
+        raise DataError(f"{path}: has {pages} pages or frames: store one label map in a file")
     if raw.startswith(("1", "L;")):  # few bits, or white is 0
         raise DataError(
             f"{path}: is gray of less than 8 bits or inverted ({raw}), which tools read as ids or "
@@ -161,6 +170,19 @@ def _check_label(path: str, data: bytes, header: Image.Image) -> None:
             f"{path}: has an EXIF orientation, which tools apply or ignore: store the label map "
             "as its image is displayed, without the tag"
         )
+
+
+def _pages(image: Image.Image) -> int:
+    """How many images a file has, without the smaller copies that a TIFF may hold."""
+    count = getattr(image, "n_frames", 1)
+    if count > 1 and image.format == "TIFF":
+        copies = 0
+        for page in range(count):
+            image.seek(page)
+            copies += bool(image.tag_v2.get(SUBFILE, 0) & 1)
+        image.seek(0)
+        count -= copies
+    return count
 
 
 def check_exist(paths: Sequence[str], root: str | Path, fix: str) -> None:
@@ -245,7 +267,10 @@ def _decode(path: str, data: bytes, flags: int) -> np.ndarray:
     except cv2.error:
         image = None
     if image is None:
-        raise DataError(f"{path}: cannot be decoded as an image: copy or extract the file again")
+        raise DataError(
+            f"{path}: cannot be decoded as an image: copy or extract the file again, or convert it "
+            "to PNG"
+        )
     if data.startswith(JPEG) and _ends_early(data, image):
         raise DataError(f"{path}: the file is truncated, pixels are missing: extract it again")
     return image

@@ -284,9 +284,13 @@ def test_polygons_of_cityscapes(tmp_path):
             {"shapes": [], "imageHeight": 9},
             r"imageHeight and .* are 9 and None, but its image is \[16, 16\]",
         ),
-        ({"shapes": {}}, "shapes: is no list"),
-        ({}, "has no 'shapes'"),
-        ([], "shapes: "),
+        ({"shapes": [{"label": "cat", "points": None}]}, r"shapes\[0\]: its points must be"),
+        ({"shapes": [{"label": "cat", "points": [[1, 2, 3]] * 3}]}, "a list of pairs"),
+        ({"shapes": [{"label": 7, "points": SQUARE}]}, "unknown label '7'"),
+        ({"shapes": [{"label": "cat", "points": [[0, 20], [9, 20], [9, 30]]}]}, "is outside of"),
+        ({"shapes": [], "imageHeight": "16"}, r"imageHeight and .* are '16' and None"),
+        *[(other, "has no list of labelme's shapes") for other in ({"shapes": {}}, {}, [])],
+        ({"images": [], "annotations": [{"segmentation": [[1, 2]]}]}, "of other tools.*COCO"),
     ],
 )
 def test_damaged_polygons_are_named(tmp_path, content, message):
@@ -295,6 +299,16 @@ def test_damaged_polygons_are_named(tmp_path, content, message):
     with pytest.raises(DataError, match=message) as told:
         draw_polygons(path, {"cat": 0}, (16, 16))
     assert str(told.value).startswith(f"{path}: ")
+
+
+def test_polygons_of_other_tools_in_the_forms_of_labelme(tmp_path):
+    rectangle = dict(shape_type="rectangle", points=SQUARE, label="Hu\u0308nd")  # X-AnyLabeling's
+    turned = dict(shape_type="rotation", points=[[20, 2], [24, 6], [20, 10], [16, 6]], label="cat")
+    path, expected = tmp_path / "a.json", [dict(turned, shape_type="polygon", value=1)]
+    path.write_text("\ufeff" + json.dumps({"shapes": [rectangle, turned]}), "utf-8")  # of Windows
+    expected.append(dict(rectangle, points=SQUARE[::2], value=2))
+    drawn = draw_polygons(path, {"background": 0, "cat": 1, "H\u00fcnd": 2}, (16, 30))
+    assert (drawn == as_labelme(expected, (16, 30))).all()
 
 
 def test_labelme_files_beside_images(voc, prepare):
