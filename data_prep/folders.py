@@ -5,9 +5,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 from shlex import quote
 from typing import Any, Literal
+from unicodedata import normalize
 
 import numpy as np
 from PIL import Image
@@ -39,6 +41,8 @@ from .segmentation_sets import FolderOptions
 from .split_folders import PreparedSplit, check_free, save
 
 WILD = {"**/": "((?:.+/)?)", "*": "([^/]*)", "?": "([^/])"}
+HEADER = re.compile(r"(id|idx|index|name|class|label)\w*\s*[,;\t]", re.IGNORECASE)
+NUMBERED = re.compile(r"(\d{1,3})[\s,:;]+(\D.*)")
 COLORED = re.compile(r"(.+?)[\s,:]+(\d+)[\s,]+(\d+)[\s,]+(\d+)(?:[\s,:].*)?")
 CROP, STEP = 512, 32  # largest training crop, and what its sides are multiples of
 CONFIG = """\
@@ -126,7 +130,7 @@ def prepare_folder(published: str | None, root: Path, options: FolderOptions) ->
             colors = ()
     existing_files([str(root / path) for pair in pairs for path in pair], root)
     table = _table(layout)
-    sizes, pixels = _inspect(root, layout, pairs, table, colors, findings)
+    sizes, pixels, contents = _inspect(root, layout, pairs, table, colors, findings)
     for glob, count in layout.counts.items():
         found = sum(bool(_regex(glob).fullmatch(image)) for image, _ in pairs)
         if found != count and not options.unofficial:
@@ -140,9 +144,19 @@ def prepare_folder(published: str | None, root: Path, options: FolderOptions) ->
     _report(root, layout, sizes, pixels, domains)
     by_class = np.stack([np.bincount(table, weights=p, minlength=256) for p in pixels])
     tests = _choose_tests(root, layout.test or ["0.2"], pairs, domains, seed)
-    left = [i for i in range(len(pairs)) if not any(i in chosen for chosen in tests.values())]
+    tested = set().union(*tests.values())
+    left = [i for i in range(len(pairs)) if i not in tested]
     if not left:
         raise DataError(f"{root}: every image is a test image: choose fewer with --test")
+    for name, images in {"training images": left, **tests}.items():
+        seen = np.flatnonzero(by_class[[*images], : len(layout.classes)].sum(axis=0))
+        if len(seen) < 1 + (images is left):
+            classes = "no class" if not len(seen) else f"only {layout.classes[seen[0]]!r}"
+            raise DataError(
+                f"{root}: the label maps of {name} show {classes} and ignored pixels, which "
+                f"{'teach' if images is left else 'test'} nothing: correct the classes or ids (of "
+                "polygons a class background takes the pixels without a shape)"
+            )
     pool = Pool([domains[i] for i in left], by_class[left, : len(layout.classes)].astype(np.int64))
     kind = layout.partition or ("domain" if layout.clients is None else "uniform")
     held = _divide(kind, layout, seed, pool)
@@ -154,6 +168,13 @@ def prepare_folder(published: str | None, root: Path, options: FolderOptions) ->
     check_free(root, [made], options.overwrite)
     save(root, made)
     print_splits([made], root)
+    learned = {contents[i]: pairs[i][0] for i in left}
+    twice = [(pairs[i][0], learned[contents[i]]) for i in sorted(tested) if contents[i] in learned]
+    if twice:
+        print(
+            f"{len(twice)} test images have the pixels of training images, such as "
+            f"{' and '.join(twice[0])}: remove one of the two, or choose other --test images"
+        )
     if published is not None:
         usual = Path("data", published.partition("_")[0])
         return Outcome([root / "splits"], closing=next_command(published, usual, root))
@@ -164,36 +185,57 @@ def prepare_folder(published: str | None, root: Path, options: FolderOptions) ->
 def read_classes(path: Path) -> tuple[list[str], list[list[int]]]:
     """Names and, where all of them have one, colors [r, g, b], from a text or JSON file.
 
-    Text: one name a line, perhaps with a color (``tree 30 120 40``, ``tree:30,120,40::``); lines
-    with # are comments, labelme's ``__ignore__`` is no class. JSON: a list of names or of objects
-    with ``name`` and ``color``.
+    Text: one name a line, perhaps with a color (``tree 30 120 40``, ``tree:30,120,40::``) or its id
+    before it (``0: sky``) and a header as in CSV files; lines with # are comments, labelme's
+    ``__ignore__`` is no class. JSON: a list of names or of objects with ``name`` and ``color``.
     """
     colors: list[Any] = []
     if path.suffix == ".json":
         entries = read_json(path)
         entries = entries.get("labels") if isinstance(entries, dict) else entries
-        named = [{"name": e} if isinstance(e, str) else e for e in entries or ()]
+        named = [{"name": e} if isinstance(e, str) else e for e in entries or [0]]
         if not all(isinstance(e, dict) and isinstance(e.get("name"), str) for e in named):
             raise DataError(f"{path}: must be a list of names, or of objects with a name")
         names, colors = [e["name"] for e in named], [e["color"] for e in named if e.get("color")]
     else:
         try:
-            lines = read_bytes(path).decode("utf-8-sig").splitlines()
+            lines = [line.strip() for line in read_bytes(path).decode("utf-8-sig").splitlines()]
         except (OSError, ValueError) as error:
             raise DataError(f"{path}: cannot be read as text ({error})") from error
+        lines = [line for line in lines if line and line[0] != "#" and line != "__ignore__"]
         names = []
-        for line in map(str.strip, lines):
-            if line and not line.startswith("#") and line != "__ignore__":
-                found = COLORED.fullmatch(line)
-                names.append(found[1] if found else line)
-                colors += [[int(value) for value in found.groups()[1:]]] if found else []
+        for line in _without_ids(path, lines[HEADER.match("".join(lines[:1])) is not None :]):
+            found = COLORED.fullmatch(line)
+            names.append(found[1] if found else line)
+            colors += [[int(value) for value in found.groups()[1:]]] if found else []
+    names = [normalize("NFC", name) for name in names]
     if not names or len(set(names)) < len(names) or len(names) > IGNORE:
         twice = [name for name, times in Counter(names).items() if times > 1]
         raise DataError(
             f"{path}: must name 1 to {IGNORE} classes, each once, not {len(names)}"
             + f" with {', '.join(twice[:SHOWN])} twice" * bool(twice)
         )
-    return names, colors if len(colors) == len(names) else []
+    if odd := [name for name in names if not name.isprintable()]:
+        raise DataError(f"{path}: {odd[0]!r} has control characters: save it as UTF-8 text")
+    if len(colors) not in (0, len(names)) or not all(
+        isinstance(c, list) and len(c) == 3 and {*c} <= {*range(256)} for c in colors
+    ):
+        raise DataError(f"{path}: colors must be three numbers 0 to 255, of each class or of none")
+    return names, colors
+
+
+def _without_ids(path: Path, lines: list[str]) -> list[str]:
+    """Lines without the ids 0, 1, 2, ... before their names, if these are there."""
+    found = [match for match in map(NUMBERED.fullmatch, lines) if match]
+    ids = [int(match[1]) for match in found]
+    if len(lines) < 2 or len(ids) < len(lines) or ids != [*range(ids[0], ids[0] + len(ids))]:
+        return lines
+    if ids[0]:
+        raise DataError(
+            f"{path}: numbers classes from {ids[0]}, but the ids of label maps begin at 0: write "
+            "the names alone, one a line in the order of ids from 0 (or see --reduce-zero-label)"
+        )
+    return [match[2] for match in found]
 
 
 def _describe(root: Path, options: FolderOptions) -> tuple[Layout, Sequence[Sequence[int]]]:
@@ -251,6 +293,8 @@ def _find_pairs(root: Path, layout: Layout) -> list[Sample]:
     for path in walk_files(root):
         for pattern, which in patterns:
             if match := pattern.fullmatch(path):
+                if fault := check_path(path):
+                    raise DataError(f"{root}: {path!r} {fault}: rename it")
                 other = found[which].setdefault(match.groups(), path)
                 if other != path:
                     raise DataError(
@@ -323,26 +367,27 @@ def _inspect(
     table: np.ndarray,
     colors: Sequence[Sequence[int]],
     findings: Findings,
-) -> tuple[list[tuple[int, int]], list[np.ndarray]]:
-    """(height, width) and pixels by raw id of every pair; all files are decoded."""
+) -> tuple[Sequence[tuple[int, int]], Sequence[np.ndarray], Sequence[object]]:
+    """(height, width), pixels by raw id, and a digest of the image's pixels, of every pair."""
 
-    def look(pair: Sample) -> tuple[tuple[int, int], np.ndarray] | str:
+    def look(pair: Sample) -> tuple[tuple[int, int], np.ndarray, object] | str:
         image, label = (str(root / path) for path in pair)
         try:
-            size, raw = read_image(image).shape[:2], read_label(label, layout.first_channel, colors)
+            shown, raw = read_image(image), read_label(label, layout.first_channel, colors)
         except DataError as error:
             return str(error)
-        pixels = np.bincount(raw.ravel(), minlength=256)
+        pixels, size = np.bincount(raw.ravel(), minlength=256), shown.shape[:2]
         if size != raw.shape:
-            return f"{label}: is {raw.shape}, its image {size} (height, width)"
+            exif = ", as displayed by its EXIF orientation" * (size == raw.shape[::-1])
+            return f"{label}: is {raw.shape}, its image {size} (height, width){exif}"
         if unknown := np.flatnonzero((table > IGNORE) & (pixels > 0)).tolist():
             return f"{label}: has label ids {unknown}, which no class has"
-        return size, pixels
+        return size, pixels, (size, sha256(shown).digest())
 
     looked = in_threads(look, pairs, "reading images and label maps")
     findings.add("files", [one for one in looked if isinstance(one, str)])
     whole = [one for one in looked if not isinstance(one, str)]
-    return [size for size, _ in whole], [pixels for _, pixels in whole]
+    return tuple(zip(*whole, strict=True)) if whole else ((), (), ())
 
 
 def _report(
@@ -389,14 +434,18 @@ def _choose_tests(
         if word.endswith(".txt"):
             listed = listed if listed.exists() else Path(word)
             try:
-                lines = set(read_bytes(listed).decode("utf-8-sig").split())
+                lines = read_bytes(listed).decode("utf-8-sig").splitlines()
             except (OSError, ValueError) as error:
                 raise DataError(f"{listed}: cannot be read as text ({error})") from error
             names = [{image, Path(image).name, Path(image).stem} for image, _ in pairs]
-            chosen = {i for i, known in enumerate(names) if known & lines}
-            if missing := sorted(lines - set().union(*names)):
+            times = Counter(name for known in names for name in known)
+            parts = ([line] if line in times else line.split() for line in map(str.strip, lines))
+            asked = {name for part in parts for name in part}
+            chosen = {i for i, known in enumerate(names) if known & asked}
+            if wrong := sorted(one for one in asked if times[one] != 1) or [""] * (not asked):
                 raise DataError(
-                    f"{listed}: names {missing[0]!r}, which is not an image with a label"
+                    f"{listed}: names {wrong[0]!r}, of which there are {times[wrong[0]]} images "
+                    "with label maps: write one path, name or name without ending a line"
                 )
         elif word in domains:
             name, chosen = "unseen", {i for i, of in enumerate(domains) if of == word}

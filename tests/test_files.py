@@ -48,6 +48,9 @@ def test_links_lead_no_writer_out_and_pipes_stop_none(tmp_path):
     with open_to_append(path) as file:
         file.write(b" and more")
     assert path.read_text() == "text and more"
+    with pytest.raises(IsADirectoryError) as error:
+        write_text(tmp_path, "text")
+    assert error.value.filename == str(tmp_path)  # not the temporary file
     os.mkfifo(tmp_path / "pipe")
     for write in (atomic_writer, open_to_append):
         with (

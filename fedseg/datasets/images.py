@@ -25,7 +25,7 @@ ORIENTATION = 274  # the tag of EXIF and TIFF
 SUBFILE = 254  # the tag of TIFF that marks smaller copies
 # read by Pillow: OpenCV leaves AVIF unturned and the values of a PGM below 255 unscaled, and does
 # not know the others
-BY_PILLOW = ("AVIF", "GIF", "ICO", "PCX", "PPM", "SGI", "SUN", "TGA")
+BY_PILLOW = ("AVIF", "GIF", "PCX", "PPM", "SGI", "SUN", "TGA")
 WIDE = {"I": "int32", "F": "float32"}  # modes whose values Pillow would clip
 LABELS = ("BMP", "PNG", "PPM", "TIFF")  # of which both decoders give the same ids
 PNG_END = b"IEND\xae\x42\x60\x82"

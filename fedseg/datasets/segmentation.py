@@ -289,9 +289,10 @@ class SegmentationDataset(Dataset):
         users = names if wanted is None else [wanted] if isinstance(wanted, str) else wanted
         for user, count in Counter(users).items():
             if user not in split.users or count > 1:
+                fault = f"names {count} times" if count > 1 else "must name users of the split, not"
                 raise ConfigError(
-                    f"dataset.users: must name users of {self.split}, each once, not {count} times "
-                    f"{user!r}; it has {', '.join(names[:8])}{', ...' * (len(names) > 8)}"
+                    f"dataset.users: {fault} {user!r}; {self.split} has {', '.join(names[:8])}"
+                    + ", ..." * (len(names) > 8)
                 )
         if not users:
             raise ConfigError("dataset.users: is empty: None takes every user")

@@ -309,7 +309,7 @@ class IoUMetric(PixelMetric):
         confusion = self.confusion
         total = int(confusion.sum())
         if total == 0:
-            raise DataError("IoUMetric: no labeled pixel was counted; is the test set empty?")
+            raise DataError("IoUMetric: every pixel is ignored: has it the right labels?")
         truth = confusion.sum(1)
         present = truth > 0
         correct = confusion.diagonal().double()
@@ -397,7 +397,7 @@ class BoundaryIoU(PixelMetric):
     def compute_metrics(self, results: list) -> dict[str, float]:
         values = [value for value in self.per_class().values() if value is not None]
         if not values:
-            raise DataError("BoundaryIoU: no labeled pixel was counted; is the test set empty?")
+            raise DataError("BoundaryIoU: every pixel is ignored: has it the right labels?")
         return {"mBIoU": float(np.mean(values))}
 
     def per_class(self) -> dict[str, float | None]:

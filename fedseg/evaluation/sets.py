@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fedseg.checks import shown
 from fedseg.core.seeds import generator_for, seed_for
-from fedseg.errors import ConfigError, MissingDataError
+from fedseg.errors import ConfigError, DataError, MissingDataError
 from fedseg.evaluation.metrics import (
     Accuracy,
     ByCorruption,
@@ -197,7 +197,10 @@ class EvaluationSet(ABC):
                     f"{name}: keeps its counts neither in counts (CountingMetric) nor in results "
                     "(BaseMetric), so that workers cannot share an evaluation"
                 )
-            values = metric.evaluate(len(self.dataset))
+            try:
+                values = metric.evaluate(len(self.dataset))
+            except DataError as error:
+                raise DataError(f"{self.field}.dataset: {error}") from error
             for key, value in values.items():
                 value = value.item() if isinstance(value, Tensor | np.generic) else value
                 # as text: NaN is equal to itself, and an array has no truth value

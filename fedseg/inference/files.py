@@ -1,5 +1,6 @@
 """Predictions as files: label maps, pictures with a legend, a table of classes, videos."""
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,10 +29,13 @@ def find_images(paths: Sequence[str | Path]) -> dict[str, Path]:
         if not given.exists():
             raise DataError(f"{given}: does not exist: name an image, a video or a folder of them")
         kinds = (*SUFFIXES, *IMG_EXTENSIONS, *VIDEOS)
-        inside = sorted(p for p in given.rglob("[!.]*") if p.suffix.lower() in kinds)
-        inside = [path for path in inside if path.is_file()]
+        there = sorted(path for path in given.rglob("[!.]*") if path.is_file())
+        inside = [path for path in there if path.suffix.lower() in kinds]
+        others, endings = len(there) - len(inside), f"they end in {', '.join(sorted({*kinds}))}"
         if given.is_dir() and not inside:
-            raise DataError(f"{given}: has no image: they end in {', '.join(sorted(set(kinds)))}")
+            raise DataError(f"{given}: has no image: {endings}")
+        if others:
+            warnings.warn(f"{given}: {others} files are no images: {endings}")  # noqa: B028
         for path in inside if given.is_dir() else [given]:
             name = path.relative_to(given).with_suffix("") if given.is_dir() else path.stem
             name, number = str(name), 1

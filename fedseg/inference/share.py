@@ -138,18 +138,14 @@ def opened(path: Path) -> Iterator[tuple[Path, RunFiles, int]]:
     with TemporaryDirectory() as place:
         folder = Path(place)
         _extract(path, folder)
-        sums = read_json(folder / SUMS)
         names = {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()} - {SUMS}
-        if not isinstance(sums, dict) or sums.keys() != names:
-            raise DataError(
-                f"{path}: {SUMS}: does not list the files of the archive: share it again"
-            )
-        for name, digest in sums.items():
-            if sha256(folder / name) != digest:
-                raise DataError(
-                    f"{path}: {name}: was changed, its checksum differs: share it again"
-                )
         try:
+            sums = read_json(folder / SUMS)
+            if not isinstance(sums, dict) or sums.keys() != names:
+                raise DataError(f"{SUMS}: does not list the files of the archive: share it again")
+            for name, digest in sums.items():
+                if sha256(folder / name) != digest:
+                    raise DataError(f"{name}: was changed, its checksum differs: share it again")
             run = read_run(folder)
             if run.results is None or run.results.edited:
                 raise DataError(f"{FILE_NAME}: {run.results.edited}")
@@ -166,6 +162,10 @@ def opened(path: Path) -> Iterator[tuple[Path, RunFiles, int]]:
             del computed["seconds"]
             if run.results.model_dump(include=set(computed)) != computed:
                 raise DataError(f"{FILE_NAME}: does not follow from {HISTORY}")
+            card = (folder / CARD).read_bytes()
+            license = re.search(rb'^license: "([\w.+-]{1,64})"$', card, re.MULTILINE)
+            if not license or model_card(run, license[1].decode(), round_).encode() != card:
+                raise DataError(f"{CARD}: is not the card of this run: share it again")
         except DataError as error:
             text = str(error).replace(f"{folder}/", "")
             raise DataError(f"{path}: {text}") from error
@@ -175,7 +175,7 @@ def opened(path: Path) -> Iterator[tuple[Path, RunFiles, int]]:
 def _extract(path: Path, folder: Path) -> None:
     """Write the members, whose names can only be those of :func:`share`."""
     if not path.is_file():
-        raise DataError(f"{path}: does not exist: name an archive of fedseg share")
+        raise DataError(f"{path}: is not a file: name an archive of fedseg share")
     try:
         with zipfile.ZipFile(path) as archive:
             entries = archive.infolist()

@@ -37,6 +37,8 @@ def check_path(path: str) -> str | None:
         return "is empty"
     if "\\" in path or "\0" in path:
         return "has a backslash or a null byte"
+    if any("\ud800" <= character <= "\udfff" for character in path):
+        return "is not named in UTF-8"
     if path.startswith("/") or re.match(r"[A-Za-z]:", path):
         return "is absolute"
     if {"", ".", ".."} & set(path.split("/")):

@@ -105,12 +105,16 @@ def test_a_second_run_changes_nothing_and_another_split_is_refused(voc, prepare)
         (["--clients", "2", "--test", "*/b_[0]"], None, None),
         (["--clients", "2", "--test", "JPEGImages/b_*"], {"0": 3, "1": 3}, {"test": 6}),
         (["--clients", "2", "--test", "val.txt"], {"0": 5, "1": 5}, {"test": 2}),
+        (["--clients", "2", "--test", "spaces.txt"], {"0": 5, "1": 5}, {"test": 2}),
         (["--clients", "3", "--partition", "size", "--alpha", "0.5"], 10, {"seen": 2}),
         (["--clients", "3", "--partition", "dirichlet", "--alpha", "0.1"], 10, {"seen": 2}),
     ],
 )
 def test_clients_and_test_sets(voc, prepare, options, clients, tests):
     (voc / "val.txt").write_text("a_1\nb_3\n")
+    (voc / "spaces.txt").write_text("\ufeffa_1\r\nb 3.jpg\r\n")
+    for path in voc.glob("*/b_3.*") if "spaces.txt" in options else ():
+        path.rename(path.with_stem("b 3"))
     if tests is None:
         assert "'*/b_[0]' is not a share" in prepare.fails("segmentation", voc, *VOC, *options)
         return
@@ -140,6 +144,17 @@ def damage(root: Path, what: str) -> None:
     elif what == "link":
         image.rename(root.parent / "outside.jpg")
         image.symlink_to(root.parent / "outside.jpg")
+    elif ids := {"ignored": [255], "one": [1], "void": [1, 2]}.get(what):
+        for number, path in enumerate((root / "SegmentationClass").iterdir()):
+            value = 255 if path.name == "b_3.png" else ids[number % len(ids)]
+            Image.fromarray(np.full((32, 40), value, np.uint8)).save(path)
+    elif what == "name":
+        for path in root.glob("*/b_0.*"):
+            path.rename(path.with_stem("b\udcff"))
+    elif what in ("list", "twins", "nobody"):
+        (root / "val.txt").write_text({"list": "a_0 b_9", "twins": "a_0.jpg", "nobody": "\n"}[what])
+        if what == "twins":
+            write_voc(root, ["a_0.jpg"])
     elif what == "no pairs":
         for path in (root / "SegmentationClass").iterdir():
             path.unlink()
@@ -151,11 +166,18 @@ def damage(root: Path, what: str) -> None:
         ("cut", [], r"1 files: .*a_0\.jpg: the file is truncated"),
         ("empty", [], r"a_0\.jpg: the file is empty"),
         ("id", [], r"a_0\.png: has label ids \[7\], which no class has"),
-        ("size", [], r"a_0\.png: is \(40, 32\), its image \(32, 40\)"),
+        ("size", [], r"\(40, 32\), its image \(32, 40\) .*EXIF"),
         ("jpeg", [], r"a_0\.png: a label map must not be JPEG"),
         ("twice", [], r"labels\.txt: must name 1 to 255 classes.* cat twice"),
         ("binary", [], r"labels\.txt: cannot be read as text"),
         ("link", [], r"a_0\.jpg: leaves .* through a symbolic link"),
+        ("ignored", [], r"pets: the label maps of training images show no class and ignored"),
+        ("one", [], r"training images show only 'cat' and ignored pixels"),
+        ("name", [], r"b\\udcff\.jpg' is not named in UTF-8: rename"),
+        ("void", ["--test", "JPEGImages/b_3*"], r"label maps of test show no class and ignored"),
+        ("list", ["--test", "val.txt"], r"val\.txt: names 'b_9', of which there are 0 images"),
+        ("twins", ["--test", "val.txt"], r"names 'a_0\.jpg', of which there are 2 images"),
+        ("nobody", ["--test", "val.txt"], r"val\.txt: names '', of which there are 0 images"),
         ("no pairs", [], r"12 files match JPEGImages/\*\.jpg, 0 match .*change these globs"),
         ("", ["--labels", "*/*.png"], r"--labels: .* must have the wildcards of"),
         ("", ["--labels", "../*.png"], r"--labels: .* has an empty part"),
@@ -183,13 +205,27 @@ def test_classes_of_every_tool(tmp_path):
     for name, text, expected in (
         ("a.txt", "# a comment\nsky\n\ntree top\n", (colored[0], [])),
         ("cvat.txt", "# label:color_rgb:parts:actions\nsky:1,2,3::\ntree top:30,120,40::", colored),
-        ("class_dict.csv", "sky,1,2,3\ntree top, 30, 120, 40\n", colored),
+        ("class_dict.csv", "\ufeffname, r, g, b\r\nsky,1,2,3\r\ntree top, 30, 120, 40", colored),
+        ("ids.csv", "id,name\n0,sky\n1,tree top\n", (colored[0], [])),
+        ("ids.txt", "0: sky\n1: tree top\n", (colored[0], [])),
+        ("speed.txt", "30 km/h\n50 km/h\n", (["30 km/h", "50 km/h"], [])),
         ("b.json", '["sky", "tree top"]', (colored[0], [])),
         ("c.json", '{"labels": [{"name": "sky", "color": [1, 2, 3]}, '
          '{"name": "tree top", "color": [30, 120, 40]}]}', colored),
     ):  # fmt: skip
         (tmp_path / name).write_text(text)
         assert read_classes(tmp_path / name) == expected, name
+    for name, text, message in (
+        ("from_1.txt", "1 sky\n2 tree\n", "numbers classes from 1"),
+        ("some.txt", "sky 1 2 3\ntree\n", "of each class or of none"),
+        ("large.txt", "sky 1 2 3\ntree 300 2 3\n", "0 to 255"),
+        ("d.json", '[{"name": "sky", "color": 7}]', "0 to 255"),
+        ("odd.txt", "sky\0\ntree", r"'sky\\x00' has control characters"),
+        ("e.json", '{"0": "sky", "1": "tree"}', "a list of names, or of objects"),
+    ):
+        (tmp_path / name).write_text(text)
+        with pytest.raises(DataError, match=message):
+            read_classes(tmp_path / name)
 
 
 def test_label_maps_of_colors(voc, prepare):
@@ -315,6 +351,7 @@ def test_labelme_files_beside_images(voc, prepare):
     (voc / "labels.txt").write_text("cat\ndog\n")
     for image in (voc / "JPEGImages").iterdir():
         shapes = [{"label": "dog", "points": SQUARE, "shape_type": "polygon"}]
+        shapes.append({"label": "cat", "points": [[30, 20], [36, 20], [36, 26]]})
         image.with_suffix(".json").write_text(json.dumps({"shapes": shapes}))
     options = ("--images", "JPEGImages/*.jpg", "--labels", "JPEGImages/*.json")
     options = ("segmentation", voc, *options, "--classes", "labels.txt", "--clients", 3)

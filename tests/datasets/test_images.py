@@ -87,8 +87,10 @@ def test_damaged_missing_and_empty_files(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"a\.png: .*empty"):
         read_image(str(path))
     path.write_bytes(b"no image at all")
-    with pytest.raises(DataError, match=r"a\.png: .*decoded"):
+    with pytest.raises(DataError, match=r"a\.png: .*decoded.* or convert it to PNG"):
         read_image(str(path))
+    with pytest.raises(DataError, match=r"a\.png: is not BMP, PNG, PPM, TIFF or \.npy"):
+        read_label(str(path))
 
 
 @pytest.mark.parametrize(
@@ -122,6 +124,42 @@ def test_sixteen_bits(tmp_path: Path, ending: str) -> None:
         read_label(str(path))
     with pytest.raises(DataError, match=rf"a\.{ending}: has uint16 values.*8 bits"):
         read_image(str(path))
+
+
+@pytest.mark.parametrize("kind", ["ras", "pcx", "tga", "sgi"])
+def test_images_that_opencv_does_not_know(tmp_path: Path, kind: str) -> None:
+    path, image = str(tmp_path / f"a.{kind}"), cv2.merge([RAMP, RAMP // 2, 255 - RAMP])
+    if kind == "ras":  # OpenCV reads its gray as black
+        cv2.imwrite(path, RAMP)
+        image = cv2.merge([RAMP] * 3)
+    else:
+        Image.fromarray(image).save(path)
+    assert (read_image(path) == image).all()
+    with pytest.raises(DataError, match=rf"a\.{kind}: is not BMP, PNG, PPM, TIFF or \.npy"):
+        read_label(path)
+
+
+@pytest.mark.parametrize("kind", ["float32", "int32"])
+def test_wide_values_are_named(tmp_path: Path, capfd, kind: str) -> None:
+    for ending in ("tif", "pfm")[: 2 if kind == "float32" else 1]:
+        path = str(tmp_path / f"a.{ending}")
+        Image.fromarray(RAMP.astype(kind)).save(path)
+        with pytest.raises(DataError, match=rf"a\.{ending}: has {kind} values.*8 bits"):
+            read_image(path)
+    assert capfd.readouterr().err == ""  # OpenCV's own messages
+
+
+@pytest.mark.parametrize("ending", ["tif", "png"])
+def test_label_of_several_pages(tmp_path: Path, ending: str) -> None:
+    path, label = tmp_path / f"a.{ending}", Image.fromarray(RAMP)
+    label.save(path, save_all=True, append_images=[Image.fromarray(RAMP + 1)])
+    with pytest.raises(DataError, match=rf"a\.{ending}: has 2 pages or frames: store one"):
+        read_label(str(path))
+    if ending == "tif":  # an overview, as GDAL adds it, is no other label map
+        small = Image.fromarray(RAMP[::2, ::2])
+        small.encoderinfo = {"tiffinfo": {254: 1}}
+        label.save(path, save_all=True, append_images=[small])
+        assert (read_label(str(path)) == RAMP).all()
 
 
 def test_of_sixteen_bits_and_three_channels_the_first_has_the_ids(tmp_path: Path) -> None:

@@ -216,6 +216,8 @@ class Listed(BaseMetric):
         self.results += [int(label) for label in data_batch["data_samples"] if label]
 
     def compute_metrics(self, results):
+        if not sum(results):
+            raise DataError("nothing but zeros")
         return {"sum": float(sum(results))}
 
 
@@ -226,6 +228,8 @@ def test_a_slice_may_have_no_results(root):
         test.process([0, 1], {"data_samples": torch.tensor(labels)}, None)
         test.add(test.take())
     assert test.score() == {"sum": 3.0}
+    with pytest.raises(DataError, match=r"^val_dataloader\.\w+\.dataset: nothing but zeros"):
+        test.score()
 
 
 def test_counts_of_several_workers_add_up(root):

@@ -146,5 +146,7 @@ def test_images_are_found_once_each(tmp_path):
     for name in ("a/x.jpg", "a/x.png", "b/x.jpg"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
-    found = find_images([tmp_path / "a", tmp_path / "b", tmp_path / "b" / "x.jpg"])
+    (tmp_path / "a/Thumbs.db").touch()
+    with pytest.warns(UserWarning, match=r"/a: 1 files are no images: they end in \.avi"):
+        found = find_images([tmp_path / "a", tmp_path / "b", tmp_path / "b" / "x.jpg"])
     assert list(found) == ["x", "x_2", "x_3", "x_4"]

@@ -83,9 +83,19 @@ def test_an_upload_is_what_is_in_the_archive(small_run, archive, tmp_path, monke
 
 
 @pytest.mark.parametrize(
-    "fault", ["slip", "extra", "link", "bomb", "pickle", "changed", "results", "missing", "twice"]
+    ("fault", "message"),
+    [
+        *[(fault, "is not an archive") for fault in ("slip", "extra", "missing", "twice")],
+        ("link", "README.md: is a link"),
+        ("bomb", "would unpack to 128.0 MiB"),
+        ("pickle", "cannot be read as a checkpoint"),
+        ("changed", "README.md: was changed"),
+        ("card", "README.md: is not the card of this run"),
+        ("results", "final.seen.mIoU: is 99.0"),
+        ("sums", r"checksums.json: is not readable as JSON \(NaN"),
+    ],
 )
-def test_other_archives_are_refused(archive, fault, tmp_path):
+def test_other_archives_are_refused(archive, fault, message, tmp_path):
     content, path = members(archive), tmp_path / f"{fault}.zip"
     weights = next(name for name in content if name.endswith(".pth"))
     if fault == "slip":
@@ -104,7 +114,11 @@ def test_other_archives_are_refused(archive, fault, tmp_path):
         content["results.json"] = json.dumps(results).encode()
     elif fault == "missing":
         del content[weights]
-    if fault in ("pickle", "results"):
+    elif fault == "card":
+        content["README.md"] = content["README.md"].replace(b"| mIoU | ", b"| mIoU | 9")
+    elif fault == "sums":
+        content["checksums.json"] = b'{"README.md": NaN}'
+    if fault in ("pickle", "results", "card"):
         import hashlib
 
         sums = {name: hashlib.sha256(content[name]).hexdigest() for name in content}
@@ -120,7 +134,7 @@ def test_other_archives_are_refused(archive, fault, tmp_path):
         if fault == "twice":
             with pytest.warns(UserWarning):
                 file.writestr("README.md", b"other")
-    with pytest.raises(DataError, match=rf"{fault}\.zip: "):
+    with pytest.raises(DataError, match=rf"^{path}: .*{message}"):
         fedseg.verify(path, tmp_path / "out")
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
 
