@@ -118,10 +118,11 @@ class ImageFolderDataset(PhotoDataset):
             (path, number) for name, number in numbers.items() for path in _files(folder / name)
         ]
         samples = [(path, number) for path, number in listed if path.lower().endswith(SUFFIXES)]
-        others = sorted({path for path, _ in listed} - {path for path, _ in samples})
+        loose = {str(path) for path in folder.iterdir() if path.is_file() and path.name[0] != "."}
+        others = sorted({path for path, _ in listed} - {path for path, _ in samples} | loose)
         if others:
             warnings.warn(
-                f"{folder}: {len(others)} files are skipped, they are no images "
+                f"{folder}: {len(others)} files are skipped, they are no images of a class "
                 f"({', '.join(others[:5])}{', ...' * (len(others) > 5)}): images end in "
                 f"{', '.join(sorted(SUFFIXES))}",
                 stacklevel=2,
@@ -145,9 +146,17 @@ class ImageFolderDataset(PhotoDataset):
 
 
 def _classes(folder: Path) -> list[str]:
-    return sorted(p.name for p in folder.iterdir() if p.is_dir() and p.name[0] != ".")
+    return sorted(
+        p.name for p in folder.iterdir() if p.is_dir() and p.name[0] != "." and p.name != "__MACOSX"
+    )
 
 
 def _files(folder: Path) -> Iterator[str]:
-    for place, _, names in sorted(os.walk(folder, followlinks=True)):  # torchvision's order
-        yield from (os.path.join(place, name) for name in sorted(names) if name[0] != ".")
+    found = []
+    for place, folders, names in os.walk(folder, followlinks=True):
+        found.append((place, [name for name in names if name[0] != "."]))
+        real = Path(os.path.realpath(place))
+        inner = ((name, os.path.realpath(os.path.join(place, name))) for name in folders)
+        folders[:] = [name for name, path in inner if not real.is_relative_to(path)]  # no circles
+    for place, names in sorted(found):  # torchvision's order
+        yield from (os.path.join(place, name) for name in sorted(names))

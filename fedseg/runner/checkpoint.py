@@ -178,6 +178,9 @@ def load_checkpoint(path: str | Path) -> dict[str, Any]:
     if own != digest:
         raise DataError(f"{path}: is damaged or was changed, its checksum does not match")
     read_model(Facts, {k: v for k, v in payload.items() if k in Facts.model_fields}, path)
+    named = PATTERN.fullmatch(path.name)
+    if named and payload.get("round", int(named[1])) != int(named[1]):
+        raise DataError(f"{path}: is of round {payload['round']}: give it back its name")
     for key in WEIGHTS:
         check_weights(payload.get(key, {}), f"{path}: {key}")
     return payload

@@ -6,8 +6,9 @@ only what an evaluation needs is built, and only classes by names that the suite
 
 import copy
 import re
+import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,11 +24,12 @@ from fedseg.cli import printable
 from fedseg.config.layers import naming
 from fedseg.datasets.transforms import is_foreign_transform
 from fedseg.errors import DEBUG, ConfigError, DataError, UserError, resource_error
-from fedseg.files import own_path
+from fedseg.files import own_path, sha256
 from fedseg.runner.checkpoint import checkpoints
 from fedseg.runner.config import complete_config, drop_weights, trains_clients
 from fedseg.runner.experiment import override
 from fedseg.runs.config import CONFIG_FILE, recorded_config
+from fedseg.runs.schema import FILE_NAME, read_results_file
 
 # Hooks, trackers, launchers and whatever else MMEngine would build of a config are left out.
 EVALUATED = (
@@ -96,6 +98,12 @@ def read_recorded(folder: Path, options: Sequence[str] = ()) -> Config:
     ``options`` are overrides.
     """
     path, values = folder / CONFIG_FILE, recorded_config(folder)
+    with suppress(DataError):  # not finished, or told by what reads the results
+        noted = read_results_file(own_path(folder, FILE_NAME)).config_json_sha256
+        if noted not in (None, sha256(path)):
+            warnings.warn(
+                f"{path}: was changed, so this is not the run of {FILE_NAME}", stacklevel=2
+            )
     try:
         return complete_config(override(Config(values, filename=str(path)), options=options))
     except ConfigError as error:

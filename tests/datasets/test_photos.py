@@ -66,7 +66,10 @@ def test_other_endings_are_read_or_counted(root):
     assert read.labels.tolist() == [0] * 6 + [1, 1, 2]
     assert [int(read[i]["inputs"][0].max()) for i in (1, 4)] == pytest.approx([40, 160], abs=1)
     (folder / "a.heic").touch()
-    with pytest.warns(UserWarning, match=r"1 files are skipped.*a\.heic.*\.webp"):
+    (folder / "circle").symlink_to(root / "train")  # not 40 times the same images
+    (root / "train" / "loose.png").touch()
+    (root / "train" / "__MACOSX").mkdir()
+    with pytest.warns(UserWarning, match=r"2 files are skipped.*loose\.png.*a\.heic.*\.webp"):
         assert len(ImageFolderDataset(root, num_classes=3)) == len(read)
 
 

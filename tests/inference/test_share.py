@@ -13,6 +13,7 @@ from faults import Payload
 import fedseg
 from fedseg.errors import ConfigError, DataError
 from fedseg.inference.share import model_card
+from fedseg.runner.recorded import read_recorded
 from fedseg.runs.run_files import read_run
 
 
@@ -49,6 +50,9 @@ def test_an_unpacked_archive_is_the_run(archive, small_run, tmp_path):
     from huggingface_hub import ModelCard
 
     assert ModelCard(card).data.library_name == "fedseg"
+    (out / "config.json").write_bytes((out / "config.json").read_bytes() + b"\n")
+    with pytest.warns(UserWarning, match=r"run/config\.json: was changed"):
+        read_recorded(out)
 
 
 @pytest.mark.parametrize("metric", ["mDice", "mBIoU"])

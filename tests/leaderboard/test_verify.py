@@ -220,7 +220,11 @@ def test_a_missing_or_foreign_checkpoint(run, small_config):
     with pytest.raises(DataError, match=r"seed: is 0, but 4 "):
         verify(run, small_config)
     change(run, "seed", to=0)
-    newest.rename(newest.with_name("round_000005.pth"))
+    newest = newest.rename(newest.with_name("round_000005.pth"))
+    with pytest.raises(DataError, match=r"round_000005\.pth: is of round 6"):
+        verify(run, small_config)
+    payload = {**torch.load(newest), "round": 5}
+    torch.save({k: v for k, v in payload.items() if k != "content_sha256"}, newest)
     with pytest.raises(DataError, match=r"completed_rounds: is 5, but 6 "):
         verify(run, small_config)
     shutil.rmtree(run / "checkpoints")
