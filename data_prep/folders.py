@@ -42,8 +42,9 @@ from .split_folders import PreparedSplit, check_free, save
 
 WILD = {"**/": "((?:.+/)?)", "*": "([^/]*)", "?": "([^/])"}
 HEADER = re.compile(r"(id|idx|index|name|class|label)\w*\s*[,;\t]", re.IGNORECASE)
-NUMBERED = re.compile(r"(\d{1,3})[\s,:;]+(\D.*)")
-COLORED = re.compile(r"(.+?)[\s,:]+(\d+)[\s,]+(\d+)[\s,]+(\d+)(?:[\s,:].*)?")
+LINE = re.compile(  # perhaps an id, a name, perhaps a color
+    r"(?:(\d{1,3})[\s,:;]+(?=\D))?(.+?)(?:[\s,:]+(\d+)[\s,]+(\d+)[\s,]+(\d+)(?:[\s,:].*)?)?"
+)
 CROP, STEP = 512, 32  # largest training crop, and what its sides are multiples of
 CONFIG = """\
 # Written by fedseg prepare segmentation; yours to change.
@@ -203,11 +204,17 @@ def read_classes(path: Path) -> tuple[list[str], list[list[int]]]:
         except (OSError, ValueError) as error:
             raise DataError(f"{path}: cannot be read as text ({error})") from error
         lines = [line for line in lines if line and line[0] != "#" and line != "__ignore__"]
-        names = []
-        for line in _without_ids(path, lines[HEADER.match("".join(lines[:1])) is not None :]):
-            found = COLORED.fullmatch(line)
-            names.append(found[1] if found else line)
-            colors += [[int(value) for value in found.groups()[1:]]] if found else []
+        lines = lines[HEADER.match("".join(lines[:1])) is not None :]
+        found = [LINE.fullmatch(line) for line in lines]
+        ids = [int(match[1] or -2) for match in found]
+        numbered = len(ids) > 1 and ids == [*range(ids[0], ids[0] + len(ids))]
+        if numbered and ids[0]:
+            raise DataError(
+                f"{path}: numbers classes from {ids[0]}, but the ids of label maps begin at 0: "
+                "write the names alone, in the order of the ids (or see --reduce-zero-label)"
+            )
+        names = [match[2] if numbered else match[0][: match.end(2)] for match in found]
+        colors = [[int(value) for value in match.groups()[2:]] for match in found if match[3]]
     names = [normalize("NFC", name) for name in names]
     if not names or len(set(names)) < len(names) or len(names) > IGNORE:
         twice = [name for name, times in Counter(names).items() if times > 1]
@@ -222,20 +229,6 @@ def read_classes(path: Path) -> tuple[list[str], list[list[int]]]:
     ):
         raise DataError(f"{path}: colors must be three numbers 0 to 255, of each class or of none")
     return names, colors
-
-
-def _without_ids(path: Path, lines: list[str]) -> list[str]:
-    """Lines without the ids 0, 1, 2, ... before their names, if these are there."""
-    found = [match for match in map(NUMBERED.fullmatch, lines) if match]
-    ids = [int(match[1]) for match in found]
-    if len(lines) < 2 or len(ids) < len(lines) or ids != [*range(ids[0], ids[0] + len(ids))]:
-        return lines
-    if ids[0]:
-        raise DataError(
-            f"{path}: numbers classes from {ids[0]}, but the ids of label maps begin at 0: write "
-            "the names alone, one a line in the order of ids from 0 (or see --reduce-zero-label)"
-        )
-    return [match[2] for match in found]
 
 
 def _describe(root: Path, options: FolderOptions) -> tuple[Layout, Sequence[Sequence[int]]]:

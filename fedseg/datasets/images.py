@@ -7,7 +7,6 @@ decoder fills it with gray, see :func:`_ends_early`.
 
 import io
 import os
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -30,10 +29,6 @@ WIDE = {"I": "int32", "F": "float32"}  # modes whose values Pillow would clip
 LABELS = ("BMP", "PNG", "PPM", "TIFF")  # of which both decoders give the same ids
 PNG_END = b"IEND\xae\x42\x60\x82"
 JPEG = b"\xff\xd8"
-# JPEG, JPEG 2000 (two kinds of files), AVIF, WebP: known by content, as decoders do
-LOSSY = re.compile(
-    rb"\xff\xd8|\x00\x00\x00\x0cjP|\xff\x4f\xff\x51|.{4}ftyp|RIFF.{4}WEBP", re.DOTALL
-)
 JPEG_END = b"\xff\xd9"
 JPEG_SCAN = 0xDA
 JPEG_SEQUENTIAL = (0xC0, 0xC1)  # frames whose pixels come in order, each once
@@ -50,17 +45,14 @@ def read_image(path: str) -> np.ndarray:
     header = _open(path, data)
     if header is not None and header.format in BY_PILLOW and header.mode not in WIDE:
         return _pixels(path, header, "RGB")
-    if header is not None and header.format == "TIFF" and header.mode in WIDE:  # OpenCV fails
-        kind = WIDE[header.mode]
-    else:
-        image = _decode(path, data, cv2.IMREAD_COLOR | cv2.IMREAD_ANYDEPTH)
-        if image.dtype == np.uint8:
-            return cv2.cvtColor(image, cv2.COLOR_BGR2RGB)
-        kind = image.dtype
-    raise DataError(
-        f"{path}: has {kind} values, and how they scale to 0..255 is not known: convert it to 8 "
-        "bits per channel"
-    )
+    wide = header is not None and header.format == "TIFF" and WIDE.get(header.mode)
+    image = None if wide else _decode(path, data, cv2.IMREAD_COLOR | cv2.IMREAD_ANYDEPTH)
+    if image is None or image.dtype != np.uint8:
+        raise DataError(
+            f"{path}: has {wide or image.dtype} values, and how they scale to 0..255 is not known: "
+            "convert it to 8 bits per channel"
+        )
+    return cv2.cvtColor(image, cv2.COLOR_BGR2RGB)
 
 
 def read_size(path: str) -> tuple[int, int]:
@@ -104,11 +96,6 @@ def read_label(
 def _label_pixels(path: str, colored: bool) -> np.ndarray:
     """A label map's values in the order R, G, B, A; ``colored``: of a palette its colors."""
     data = _read(path)
-    if LOSSY.match(data):
-        raise DataError(
-            f"{path}: a label map must not be JPEG or another lossy format, which changes ids: "
-            f"store it as PNG"
-        )
     if data.startswith(NPY):
         try:
             return np.load(io.BytesIO(data), allow_pickle=False)
@@ -117,8 +104,12 @@ def _label_pixels(path: str, colored: bool) -> np.ndarray:
                 f"{path}: is not an array of numbers ({error}): save it again"
             ) from error
     header = _open(path, data)
-    if header is None or header.format not in LABELS:
-        raise DataError(f"{path}: is not {', '.join(LABELS)} or .npy: store the label map as PNG")
+    lossy = header is not None and header.info.get("compression") in ("jpeg", "webp")  # in TIFF
+    if header is None or header.format not in LABELS or lossy:
+        raise DataError(
+            f"{path}: a label map must not be JPEG or another lossy format, which changes ids, but "
+            f"{', '.join(LABELS)} or .npy: store it as PNG"
+        )
     _check_label(path, data, header)
     if header.mode == "P":  # OpenCV would expand it to colors
         return _pixels(path, header, "RGB" if colored else None)
@@ -174,15 +165,12 @@ def _check_label(path: str, data: bytes, header: Image.Image) -> None:
 
 def _pages(image: Image.Image) -> int:
     """How many images a file has, without the smaller copies that a TIFF may hold."""
-    count = getattr(image, "n_frames", 1)
-    if count > 1 and image.format == "TIFF":
-        copies = 0
-        for page in range(count):
-            image.seek(page)
-            copies += bool(image.tag_v2.get(SUBFILE, 0) & 1)
-        image.seek(0)
-        count -= copies
-    return count
+    pages = range(getattr(image, "n_frames", 1))
+    if image.format != "TIFF" or len(pages) == 1:
+        return len(pages)
+    whole = [image.seek(page) or not image.tag_v2.get(SUBFILE, 0) & 1 for page in pages]
+    image.seek(0)
+    return sum(whole)
 
 
 def check_exist(paths: Sequence[str], root: str | Path, fix: str) -> None:

@@ -27,6 +27,7 @@ from fedseg.runner import run_state
 
 FORMATS = {"torchscript": "model.pt", "onnx": "model.onnx", "torch": "torch", "mmseg": "mmseg"}
 FACTS = "fedseg.json"  # a TorchScript file's entry, and the key of ONNX metadata
+IMPORTED = {"fedseg", "mmcv", "mmengine", "mmseg", "timm", "torch", "torchvision"}  # by load.py
 TIE = 1e-3  # between logits, of their largest: rounding decides
 LOAD = Path(__file__).with_name("load.py.txt")
 
@@ -98,6 +99,9 @@ def export(predictor: Predictor, kind: str, out: Path, size: tuple[int, int] | N
     if kind == "torch":
         model = runner.cfg.model.to_dict()
         model = {key: value for key, value in model.items() if key not in PLACES["model"].keys}
+        modules = {type(part).__module__.partition(".")[0] for part in runner.model.modules()}
+        if own := sorted(modules - IMPORTED):
+            raise ConfigError(f"format: torch does not import {own[0]}: take torchscript or onnx")
         _check_names(model, weights)
         with atomic_writer(out / "weights.pth", "wb") as file:
             torch.save(weights, file)

@@ -199,12 +199,7 @@ def _extract(path: Path, folder: Path) -> None:
                 target = folder / entry.filename
                 target.parent.mkdir(exist_ok=True)
                 with archive.open(entry) as source, open(target, "xb") as file:
-                    left = entry.file_size
-                    while block := source.read(min(2**20, left + 1)):
-                        left -= len(block)
-                        if left < 0:
-                            raise zipfile.BadZipFile(f"{entry.filename} is larger than it says")
-                        file.write(block)
+                    shutil.copyfileobj(source, file)  # what it says at most
     except DataError:
         raise
     except Exception as error:  # damaged bytes can fail in any way
