@@ -46,31 +46,7 @@ LINE = re.compile(  # perhaps an id, a name, perhaps a color
     r"(?:(\d{1,3})[\s,:;]+(?=\D))?(.+?)(?:[\s,:]+(\d+)[\s,]+(\d+)[\s,]+(\d+)(?:[\s,:].*)?)?"
 )
 CROP, STEP = 512, 32  # largest training crop, and what its sides are multiples of
-CONFIG = """\
-# Written by fedseg prepare segmentation; yours to change.
-_base_ = "fedseg::settings/segmentation.py"
-
-__data = dict(
-    type="ListedDataset",
-    data_root="{{{{ fileDirname }}}}",
-{options}
-)
-__crop = dict(type="RandomScaleCrop", scale=(0.5, 2.0), crop_size={crop})
-__flip = dict(type="HorizontalFlip", p=0.5)
-__test = dict(split="splits/test", test_mode=True, **__data)
-
-setting = "{name}"
-model = dict(num_classes={classes})
-train_dataloader = dict(
-    dataset=dict(_delete_=True, split="splits/train", pipeline=[__crop, __flip], **__data),
-)
-val_dataloader = dict(
-    _delete_=True,
-{tests}
-)
-test_dataloader = val_dataloader
-client_sampler = dict(clients_per_round={participants})
-"""
+CONFIG = Path(__file__).with_name("own_config.py.txt")
 
 
 @dataclass(frozen=True)
@@ -494,7 +470,7 @@ def _write_config(
         options |= {"classes": list(layout.classes), "palette": [*map(list, layout.palette)]}
     side = (np.median(axis) for axis in zip(*sizes, strict=True))
     batch = 4 if len(set(sizes)) == 1 else 1  # images of a test batch are of one size
-    text = CONFIG.format(
+    text = CONFIG.read_text("utf-8").format(
         name=name,
         options="\n".join(f"    {key}={value!r}," for key, value in options.items() if value),
         crop=tuple(int(min(CROP, max(2, length // STEP) * STEP)) for length in side),

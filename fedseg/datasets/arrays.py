@@ -185,7 +185,8 @@ class StoredImages(PreparedFolder):
         root = Path(data_root)
         index = self._read_index(root)
         entry = index["splits"][split]
-        fix = f"prepare them again with {self.tool}, a command with --overwrite"
+        overwrite = " --overwrite" * self.tool.startswith("fedseg prepare ")
+        fix = f"prepare them again with {made_by(self.tool, root)}{overwrite}"
         path = root / f"{split}_images.npy"
         images, labels = load_array(path, fix), load_array(root / f"{split}_labels.npy", fix)
         expected = [entry["images"], *entry["shape"]]

@@ -480,9 +480,12 @@ def check_classes(cfg: Config, dataset: Any, field: str = "train_dataloader.data
 def check_tests(dataset: Any, tests: Iterable[EvaluationSet]) -> None:
     """Raise DataError where a test set counts other classes than the training data teach.
 
-    Images that are in both are only told: the training images may be meant.
+    Images that are in both are only told: the training images may be meant; so is a single class.
     """
-    taught = _classes(dataset)
+    taught, labels = _classes(dataset), getattr(dataset, "labels", None)
+    if isinstance(labels, np.ndarray) and len(taught) > 1 and (labels == labels[:1]).all():
+        only = f"are of {taught[int(labels[0])]!r}, which teaches nothing"
+        warnings.warn(f"train_dataloader.dataset: all samples {only}", stacklevel=2)
     for test in tests:
         if not test.clients and (both := _images_of_both(dataset, test.dataset)):
             warnings.warn(

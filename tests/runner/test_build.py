@@ -194,6 +194,10 @@ def test_training_images_in_a_test_set_are_told_by_their_content(tmp_path):
     assert "unseen.dataset: 1 of its" in text and text.endswith("copy of a")
     (text,) = told(Arrays(1, 2), Arrays(3, 2, 1))
     assert "unseen.dataset: 2 of its" in text and text.endswith("image 1")
+    one = Arrays(1, 2)
+    one.labels = np.array([1, 1])
+    (text,) = told(one, Arrays(3))
+    assert f"train_dataloader.dataset: all samples are of {one.metainfo['classes'][1]!r}" in text
 
 
 class Named(toyseg.ToyScenes):
