@@ -55,7 +55,7 @@ def find_fault(weights: Tensor) -> str | None:
     """Why no training can have given these weights or statistics, or None."""
     if not torch.isfinite(weights).all():
         return "is not finite"
-    if weights.numel() and float(weights.abs().max()) > LARGEST:
+    if weights.numel() and weights.dtype != torch.bool and float(weights.abs().max()) > LARGEST:
         return f"has values above {LARGEST:g}, which no training gives"
     return None
 

@@ -98,6 +98,7 @@ class FlatModel:
         counters: persistent integer buffers by name; the module's own tensors.
         personal: mask over ``w`` of the parameters that stay with each client, or None.
         frozen: as given.
+        gaps: positions in ``w`` of no parameter.
         num_parameters: elements of ``w`` without the gaps.
         num_buffers: elements of ``buffers`` without the gaps.
     """
@@ -122,13 +123,17 @@ class FlatModel:
         self.w = torch.zeros(size, dtype=dtype, device=device)
         self.grad = torch.zeros_like(self.w)
         self._gradients: list[tuple[nn.Parameter, Tensor]] = []
+        gaps = torch.ones(size, dtype=torch.bool)
         for slot in self.slots:
+            gaps[slot.span] = False
             parameter = parameters[slot.name]
             view = slot.view(self.w)
             view.copy_(parameter.detach())
             parameter.data = view
             parameter.grad = slot.view(self.grad)
             self._gradients.append((parameter, parameter.grad))
+
+        self.gaps = gaps.nonzero().flatten().to(device)
 
         floats, self.counters = self._persistent_buffers()
         self.buffer_slots, size = _lay_out(floats, channels_last=False)
@@ -195,7 +200,8 @@ class FlatModel:
                     views.append(view)
                     gradients.append(parameter.grad)
                 parameter.grad = view
-        torch._foreach_copy_(views, gradients)
+        if views:
+            torch._foreach_copy_(views, gradients)
 
     def state_dict(
         self, w: Tensor | None = None, buffers: Tensor | None = None

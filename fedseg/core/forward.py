@@ -56,13 +56,13 @@ def total_loss(losses: Tensor | Mapping[str, Tensor | Sequence[Tensor]]) -> Tens
     return total
 
 
-def explain_forward(model: nn.Module, error: Exception) -> str:
-    """A sentence for an error of a model's first forward pass."""
+def explain_forward(model: nn.Module, error: Exception, owner: str = "model") -> str:
+    """A sentence for an error of a model's first forward pass, which the owner's loss makes."""
     fix = "check the numbers of channels and classes, and in_index of its heads"
     if type(model).__module__.startswith("mmseg."):
         name = type(model).__name__
         fix = f"use model=dict(type='Segmentor', network=dict(type='{name}', ...))"
     reason = " ".join(f"{type(error).__name__}: {error}".split())
     return (
-        f"model: {type(model).__name__} fails on a batch: {reason}: {fix} ({DEBUG}=1 shows where)"
+        f"{owner}: {type(model).__name__} fails on a batch: {reason}: {fix} ({DEBUG}=1 shows where)"
     )

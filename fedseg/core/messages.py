@@ -2,8 +2,11 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from itertools import chain
+from typing import Any, Literal, NamedTuple
 
+import torch
+from pydantic import NonNegativeInt
 from torch import Tensor
 
 
@@ -24,7 +27,7 @@ class Payload:
     """
 
     name: str
-    shape: tuple[int | str, ...] | None = None
+    shape: tuple[NonNegativeInt | Literal["classes", "clients"], ...] | None = None
     weighting: str = "samples"
     broadcast: bool = False
 
@@ -35,11 +38,23 @@ def num_bytes(tensors: Iterable[Tensor]) -> int:
 
 
 class Size(NamedTuple):
-    """What is sent besides buffers: vectors like ``w`` (or the bytes they take), other bytes."""
+    """What is sent besides buffers: vectors like ``w`` (or the bytes they take), other bytes.
+
+    ``more_vectors``: bytes of an element of each payload like ``w``.
+    """
 
     vectors: int = 0
     vector_bytes: int | None = None
     more_bytes: int = 0
+    more_vectors: int = 0
+
+
+def _measure(shape: torch.Size, payloads: Iterable[Any]) -> tuple[int, int]:
+    """``more_bytes`` and ``more_vectors`` of payloads; what is no tensor is refused later."""
+    parts = chain.from_iterable(p if isinstance(p, tuple) else (p,) for p in payloads)
+    tensors = [part for part in parts if isinstance(part, Tensor)]
+    like = [tensor.element_size() for tensor in tensors if tensor.shape == shape]
+    return num_bytes(t for t in tensors if t.shape != shape), sum(like)
 
 
 @dataclass
@@ -71,7 +86,7 @@ class Message:
         others = [t for t in self.extras.values() if t.shape != self.w.shape]
         vectors = len(self.extras) - len(others) + (not self.known)
         payloads = {} if self.known else self.payloads
-        return Size(vectors, None, num_bytes([*others, *payloads.values()]))
+        return Size(vectors, None, *_measure(self.w.shape, [*others, *payloads.values()]))
 
 
 @dataclass
@@ -94,12 +109,9 @@ class Update:
     num_bytes: int | None = None
     payloads: dict[str, Tensor | tuple[Tensor, Tensor]] = field(default_factory=dict)
 
-    @property
-    def size(self) -> Size:
-        """What is sent."""
-        sent = self.payloads.values()
-        more = num_bytes(t for one in sent for t in (one if isinstance(one, tuple) else (one,)))
-        return Size(len(self.vectors), self.num_bytes, more)
+    def size(self, shape: torch.Size) -> Size:
+        """What is sent, where vectors have this shape."""
+        return Size(len(self.vectors), self.num_bytes, *_measure(shape, self.payloads.values()))
 
 
 @dataclass(frozen=True)
@@ -132,13 +144,6 @@ class ClientResult:
     loss: float
     norms: dict[str, float] = field(default_factory=dict)
     declared: Mapping[str, Payload] = field(default_factory=dict)
-
-    def state_vectors(self) -> dict[str, Tensor]:
-        """The client's own vectors that are like ``w``, by name, to be checked with the update."""
-        like = next(iter(self.update.vectors.values()), None)
-        if like is None:
-            return {}
-        return {f"state {n}": t for n, t in self.state.items() if t.shape == like.shape}
 
 
 @dataclass

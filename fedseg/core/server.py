@@ -39,11 +39,13 @@ class Aggregate:
         self.weightings = weightings
         self.num_clients = 0
         self.weights: Counter[str] = Counter()
+        self._sent: Counter[tuple[str, str]] = Counter()  # weights of those who sent a vector
         self._sums: dict[tuple[str, str], Tensor] = {}
         self._means: dict[str, Tensor] = {}
         self._counters: dict[str, Tensor] = {}
         self._payloads: dict[str, tuple[Tensor, Tensor]] = {}  # weighted sums, sums of weights
 
+    @torch.no_grad()
     def add(self, *parts: "ClientResult | Aggregate") -> None:
         """Add accepted updates, or sums of blocks of them, in this order."""
         terms: defaultdict[tuple[str, str], list[tuple[Tensor, float]]] = defaultdict(list)
@@ -52,16 +54,19 @@ class Aggregate:
                 counters, samples = part._counters, 1
                 payloads = part._payloads
                 weights, self.num_clients = part.weights, self.num_clients + part.num_clients
+                self._sent.update(part._sent)
                 for key, vector in part._sums.items():
                     terms[key].append((vector, 1))
             else:
                 counters, samples = part.counters, part.task.num_samples
                 weights = {"samples": samples, "uniform": 1, **part.update.weights}
                 self.num_clients += 1
-                for name, vector in part.update.vectors.items():
-                    for weighting in self.weightings:
-                        terms[name, weighting].append((vector, weights[weighting]))
+                sent = [(n, w, v) for n, v in part.update.vectors.items() for w in self.weightings]
+                for name, weighting, vector in sent:
+                    terms[name, weighting].append((vector, weights[weighting]))
+                    self._sent[name, weighting] += weights[weighting]
                 terms["buffers", "samples"].append((part.buffers, samples))
+                self._sent["buffers", "samples"] += samples
                 payloads = {
                     name: _weighted(sent, weights.get(part.declared[name].weighting))
                     for name, sent in part.update.payloads.items()
@@ -88,16 +93,15 @@ class Aggregate:
             raise KeyError(f"no {weighting} sum of {name!r} is kept, only of: {kept}") from None
 
     def mean(self, name: str = "delta") -> Tensor:
-        """``sum_S N_k/N v_k``, float64 (do not change in place).
+        """``sum_S N_k/N v_k`` over those who sent it, float64 (do not change in place).
 
-        Of a payload the mean by its own weighting, over those who sent it, in its shape; 0 where
-        nobody did.
+        Of a payload the mean by its own weighting, in its shape; 0 where no weight is.
         """
         if name in self._payloads:
             total, weight = self._payloads[name]
             return torch.where(weight > 0, total / weight, 0)
         if name not in self._means:
-            self._means[name] = self._divide(name, "samples", self.weights["samples"])
+            self._means[name] = self._divide(name, "samples")
         return self._means[name]
 
     def weight(self, name: str) -> Tensor:
@@ -110,12 +114,12 @@ class Aggregate:
         return name in self._payloads
 
     def uniform_mean(self, name: str = "delta") -> Tensor:
-        """``mean_S v_k``, float64."""
-        return self._divide(name, "uniform", self.num_clients)
+        """``mean_S v_k`` over those who sent it, float64."""
+        return self._divide(name, "uniform")
 
-    def _divide(self, name: str, weighting: str, by: float) -> Tensor:
+    def _divide(self, name: str, weighting: str) -> Tensor:
         total = self.weighted_sum(name, weighting)
-        return torch.div(total, by, out=empty_like(total, total.dtype))
+        return torch.div(total, self._sent[name, weighting], out=empty_like(total, total.dtype))
 
     def counters(self) -> dict[str, Tensor]:
         """Integer buffers averaged by N_k and rounded."""
@@ -220,7 +224,7 @@ class Server:
         element, sent = self.w.element_size(), size.vector_bytes
         if sent is None:
             sent = size.vectors * self._num_parameters * element
-        sent += size.more_bytes
+        sent += size.more_bytes + size.more_vectors * self._num_parameters
         if not buffers:
             return sent
         shared = [c for n, c in self.counters.items() if n not in self._local_counters]

@@ -33,12 +33,12 @@ def train_block(trainer: ClientTrainer, tasks: list[Task], message: Message) -> 
     trained = trainer.algorithm.trains(tasks[0].exchange)
     for task in tasks:
         result = trainer.train(task, message)
-        reason = validate_update(result, message, trained)
+        reason = validate_update(result, message, trained, trainer.algorithm.weightings)
         parts = [result] if reason is None else []
         if len(tasks) > 1:
             sums.add(*parts)
             parts = [sums] if task is tasks[-1] and sums.num_clients else []
-        size, norms = result.update.size, result.norms
+        size, norms = result.update.size(message.w.shape), result.norms
         yield Outcome(task, result.state, result.loss, size, norms, reason, parts)
 
 

@@ -19,7 +19,7 @@ from fedseg.core.hook import Run
 from fedseg.core.messages import Message, Outcome, Task
 from fedseg.core.server import Aggregate, accumulation_dtype
 from fedseg.engine.updates import longest_norms
-from fedseg.errors import Interrupted, LoadingError, TrainingError, WorkersLost
+from fedseg.errors import ConfigError, Interrupted, LoadingError, TrainingError, WorkersLost
 from fedseg.memory import norm
 from fedseg.registry import LOOPS
 
@@ -202,13 +202,15 @@ class FederatedTrainLoop(BaseLoop):
             with record.timed("aggregate"):
                 self._take(outcome, updates, record, down)
                 run.call_hook("after_result", result=outcome)
-        if not updates.num_clients and not updates.may_be_empty:
+        counts = updates.num_clients and updates.weights.get("samples") != 0
+        if not counts and not updates.may_be_empty:
             rejected = record.line["rejected"]
-            reasons = "; ".join(f"{r['client']}: {r['reason']}" for r in rejected[:5])
-            raise TrainingError(
-                f"round {run.round}: all {len(rejected)} updates were rejected ({reasons}). Lower "
-                "the local learning rate or set optim_wrapper.clip_grad"
-            )
+            why = "; ".join(f"{r['client']}: {r['reason']}" for r in rejected[:5])
+            told = f"all {len(rejected)} updates were rejected ({why})"
+            if "is not finite" in why or "max_norm_ratio" in why:
+                told += ". Lower the local learning rate or set optim_wrapper.clip_grad"
+            told = told if why else "no client takes part, or none whose update has a weight"
+            raise TrainingError(f"round {run.round}: {told}")
         return updates
 
     def _take(self, outcome: Outcome, updates: Aggregate, record: RoundRecord, down: int) -> None:
@@ -255,6 +257,7 @@ class FederatedTrainLoop(BaseLoop):
     def _check_model(self, before: float, why: str) -> float:
         """The norm of the global model; TrainingError if no round leads there from ``before``."""
         server = self.runner.server
+        server.w.index_fill_(0, self.runner.flat.gaps, 0)
         length = norm(server.w, accumulation_dtype(server.w.device))
         finite = math.isfinite(length) and finite_norm(server.buffers) is not None
         if not finite or length > self.max_norm_ratio * before:
@@ -268,9 +271,12 @@ class FederatedTrainLoop(BaseLoop):
         run.server.norms = {n: statistics.median(norms) for n, norms in record.norms.items()}
         self.round = run.round
         record.seconds["data_wait"] += run.data.seconds_waiting
-        self.pending = record.close()
+        self.pending = line = record.close()
+        own = {"metrics": None, "initial_metrics": None, **line}
         try:
-            run.call_hook("after_round", record=self.pending)
+            run.call_hook("after_round", record=line)
+            if changed := [name for name in own if line.get(name) is not own[name]]:
+                raise ConfigError(f"a hook changes {changed[0]!r} of the record: take another name")
         finally:  # a stop in there keeps the round, and the next one has its rate
             for scheduler in run.param_schedulers:
                 scheduler.step()

@@ -10,13 +10,14 @@ from mmengine.model import BaseDataPreprocessor
 from torch import Tensor
 
 from fedseg.batchnorm import frozen_running_statistics
+from fedseg.checks import shown
 from fedseg.core.algorithm import Algorithm
 from fedseg.core.client import Client, LocalOptimizer
 from fedseg.core.client_data import ClientData, Job
 from fedseg.core.flat import FlatModel
 from fedseg.core.forward import explain_forward, prepare_batch
 from fedseg.core.local_loss import LocalLoss
-from fedseg.core.messages import ClientResult, Message, Task
+from fedseg.core.messages import ClientResult, Message, Task, Update
 from fedseg.core.seeds import seed_for, seed_model
 from fedseg.errors import ConfigError
 from fedseg.registry import MISTAKES
@@ -74,10 +75,16 @@ class ClientTrainer:
         """The local loss of ``client.batch``, a 0-d tensor with a graph."""
         if self._has_loss:
             return self.local_loss.loss(client)
+        kind = type(self.local_loss)
+        who = "model" if kind is LocalLoss else f"local_loss: {kind.__name__}"
         try:
             loss = self.local_loss.loss(client)
         except MISTAKES as error:
-            raise ConfigError(explain_forward(self.model, error)) from error
+            raise ConfigError(explain_forward(self.model, error, who)) from error
+        if not isinstance(loss, Tensor) or loss.shape or not loss.requires_grad:
+            raise ConfigError(
+                f"{who}: its loss must be a 0-d tensor with a graph, not {shown(loss)}"
+            )
         self._has_loss = True
         return loss
 
@@ -118,16 +125,22 @@ class ClientTrainer:
         self.call_hook("before_client", client=client)
         if task.exchange in algorithm.full_gradient:
             client.full_gradient = self._full_gradient(client)
-        payloads: Mapping[str, Any] = {}
+        payloads: Mapping[str, Any] | None = None
         if algorithm.trains(task.exchange):
             algorithm.begin(client)
             self.local_loss.receive(client)
             self._local_steps(client)
-            payloads = self.local_loss.finish(client) or {}
+            payloads = self.local_loss.finish(client)
         flat.check_views()
         update = algorithm.finish(client)
-        update.payloads.update(payloads)
+        if not isinstance(update, Update) or not isinstance(payloads, Mapping | None):
+            wanted = "an Update, the local loss' a dict of payloads or None"
+            raise ConfigError(f"{type(algorithm).__name__}: its finish() must return {wanted}")
+        update.payloads.update(payloads or {})
         self.call_hook("after_client", client=client, update=update)
+        delta = update.vectors.get("delta")  # noise on the whole of it is no parameter's
+        if isinstance(delta, Tensor) and delta.shape == flat.w.shape:
+            delta.detach().index_fill_(0, flat.gaps, 0)
         return ClientResult(
             task=task,
             update=update,

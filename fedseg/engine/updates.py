@@ -1,7 +1,8 @@
 """Validation of updates before they are aggregated."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 import torch
@@ -11,6 +12,8 @@ from torch import Tensor
 from fedseg.config.schema import check_value
 from fedseg.core.arithmetic import finite_norm
 from fedseg.core.messages import ClientResult, Message
+
+HEAVIEST = torch.finfo(torch.float32).max  # of a payload's weights, whose sum must be finite
 
 
 def longest_norms(medians: Mapping[str, float], model: float, ratio: float) -> dict[str, float]:
@@ -32,31 +35,44 @@ def longest_norms(medians: Mapping[str, float], model: float, ratio: float) -> d
     return {"": ratio**2 * model, "delta": ratio * model, **known}
 
 
-def validate_update(result: ClientResult, message: Message, trained: bool) -> str | None:
+def validate_update(
+    result: ClientResult, message: Message, trained: bool, weightings: Sequence[str] = ()
+) -> str | None:
     """Why an update must be rejected, or None if it counts.
 
     Args:
         result: what the client sends, and its new state; the norms of what it sends are noted.
-        message: expected shapes, dtypes, largest norms. trained: whether it must send ``delta``.
+        message: expected shapes, dtypes, largest norms.
+        trained: whether it must send ``delta``. weightings: by which its vectors are summed.
     """
-    if result.update.num_bytes is not None:
-        check_value("Update.num_bytes", result.update.num_bytes, NonNegativeInt)
+    check_value("Update.num_bytes", result.update.num_bytes, NonNegativeInt | None)
     if trained and "delta" not in result.update.vectors:
         return "delta is missing"
-    if not all(map(math.isfinite, result.update.weights.values())):
-        return f"a weight is not finite: {dict(result.update.weights)}"
-    payloads: dict[str, Tensor] = {}
+    check_value("client.state", result.state, Mapping[str, Tensor])
+    weights = result.update.weights
+    check_value("Update.weights", weights, Mapping[str, Real | Tensor])
+    if not all(map(math.isfinite, weights.values())):
+        return f"a weight is not finite: {dict(weights)}"
+    if any(weights.get(name, 0) < 0 for name in ("samples", "uniform")):
+        return f"a weight of means is negative: {dict(weights)}"
+    lacks = {*weightings} - {"samples", "uniform", *weights}
+    if lacks and result.update.vectors:
+        return f"Update.weights lacks {', '.join(sorted(lacks))}"
+    if twice := result.update.vectors.keys() & {"buffers", *result.update.payloads}:
+        return f"{min(twice)} is the name of two things that are sent"
     for name, value in list(result.update.payloads.items()):
-        problem = _check_payload(result, name, value)
-        if problem is not None:
+        if problem := _check_payload(result, name, value):
             return problem
-        value = result.update.payloads[name]
-        payloads[name] = value[0] if isinstance(value, tuple) else value
+    payloads = {n: p[0] if isinstance(p, tuple) else p for n, p in result.update.payloads.items()}
     sent = {**result.update.vectors, "buffers": result.buffers, **payloads}
-    for name, vector in {**sent, **result.state_vectors()}.items():
+    place = torch.strided, message.w.device
+    own = {f"state {n}": t for n, t in result.state.items() if t.shape == message.w.shape}
+    for name, vector in {**sent, **own}.items():
         like = message.buffers if name == "buffers" else message.w
         shape = result.declared[name].shape if name in payloads else None
         shape = tuple(like.shape) if shape is None else shape
+        if not isinstance(vector, Tensor) or (vector.layout, vector.device) != place:
+            return f"{name} is no dense tensor on {message.w.device}"
         if vector.shape != shape:
             return f"{name} has shape {tuple(vector.shape)}, expected {shape}"
         if vector.dtype != like.dtype:
@@ -73,12 +89,14 @@ def validate_update(result: ClientResult, message: Message, trained: bool) -> st
 
 def _check_payload(result: ClientResult, name: str, value: Any) -> str | None:
     """Why a payload is refused before its tensor is looked at; rows without weight become 0."""
-    if name not in result.declared or name in result.update.vectors:
+    if name not in result.declared:
         known = ", ".join(result.declared) or "none"
         return f"{name} is not a declared payload; declared: {known}"
     weighting = result.declared[name].weighting
     if weighting not in ("rows", "samples", "uniform", *result.update.weights):
         return f"{name} is weighted by {weighting!r}, which Update.weights lacks"
+    if not 0 <= result.update.weights.get(weighting, 0) <= HEAVIEST:
+        return f"{name} has a weight that is negative or not finite"
     if weighting != "rows":
         return None if isinstance(value, Tensor) else f"{name} must be a tensor"
     if not isinstance(value, tuple) or not all(isinstance(part, Tensor) for part in value):
@@ -86,11 +104,9 @@ def _check_payload(result: ClientResult, name: str, value: Any) -> str | None:
     rows, weights = value
     if rows.shape != result.declared[name].shape:
         return None  # told like any other shape
-    if weights.shape != rows.shape[:1]:
-        return (
-            f"{name} has weights of shape {tuple(weights.shape)}, expected {tuple(rows.shape[:1])}"
-        )
-    if not bool((torch.isfinite(weights) & (weights >= 0)).all()):
+    if weights.shape != (shape := rows.shape[:1]):
+        return f"{name} has weights of shape {tuple(weights.shape)}, expected {tuple(shape)}"
+    if not bool(((weights >= 0) & (weights <= HEAVIEST)).all()):
         return f"{name} has a weight that is negative or not finite"
     absent = (weights == 0).view(-1, *[1] * (rows.dim() - 1))
     result.update.payloads[name] = rows.masked_fill(absent, 0), weights

@@ -166,7 +166,7 @@ class EvaluationSet(ABC):
             given = predictions
             if not isinstance(metric, CountingMetric):
                 given = _as_evaluator(metric, data, predictions)
-            metric.process(data_batch=data, data_samples=given)
+            metric.process(data, given)  # by position, as MMEngine: their names differ
 
     def take(self) -> list[Any]:
         """The metrics' counts so far; they start anew."""
@@ -202,7 +202,11 @@ class EvaluationSet(ABC):
             except DataError as error:
                 raise DataError(f"{self.field}.dataset: {error}") from error
             for key, value in values.items():
-                value = value.item() if isinstance(value, Tensor | np.generic) else value
+                value = value.tolist() if hasattr(value, "tolist") else value
+                if not isinstance(value, float | int | None) or isinstance(value, bool):
+                    raise ConfigError(
+                        f"{self.field}: {name} gives {shown(value)} as {key!r}: give a number"
+                    )
                 # as text: NaN is equal to itself, and an array has no truth value
                 if key in scores and repr(scores[key]) != repr(value):
                     raise ConfigError(

@@ -123,7 +123,9 @@ class LocalState(FederatedHook):
         if self.has_parameters:
             client.state[PARAMETERS] = client.w[self.parameter_mask]
             corrections = [client.state[name] for name in runner.algorithm.client_vectors]
-            for vector in [*update.vectors.values(), *corrections]:
+            payloads = [p for p in update.payloads.values() if isinstance(p, Tensor)]
+            like = [p for p in payloads if p.shape == client.w.shape]
+            for vector in [*update.vectors.values(), *like, *corrections]:
                 vector[self.parameter_mask] = 0
 
     def select_state(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -43,7 +43,7 @@ class PrivateSum(Aggregate):
         """Add noise to the sum of ``delta``; its mean divides by ``clients``."""
         for weighting in self.weightings:
             self._sums.setdefault(("delta", weighting), torch.zeros_like(noise)).add_(noise)
-            self.weights[weighting] = clients
+            self.weights[weighting] = self._sent["delta", weighting] = clients
         self._sums.setdefault(("buffers", "samples"), buffers.to(noise.dtype))
         self.num_clients = clients
         self._means.clear()

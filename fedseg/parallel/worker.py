@@ -34,8 +34,8 @@ from fedseg.evaluation.domains import EvalTask
 from fedseg.hooks.local_state import LocalState
 from fedseg.loaders.workers import SIGNALS
 from fedseg.parallel.cluster import serialize_tensors
-from fedseg.registry import SAMPLERS, build
 from fedseg.runner.build import build_evaluation, build_trainer
+from fedseg.runner.sampler import build_sampler
 from fedseg.runner.state_store import stage_file
 from fedseg.units import format_bytes, peak_memory
 
@@ -199,8 +199,9 @@ class Worker:
         run.algorithm, run.optim_wrapper = trainer.algorithm, trainer.local
         run.autocast, run.max_rounds = trainer.autocast, self.cfg.train_cfg.max_rounds
         run.batchnorm = next((h for h in run.hooks if isinstance(h, LocalState)), None)
-        run.client_sampler = build(SAMPLERS, self.cfg.client_sampler, "client_sampler")
-        run.client_sampler.bind(trainer.data.clients, trainer.seed)
+        run.client_sampler = build_sampler(
+            self.cfg.client_sampler, trainer.data.clients, trainer.seed
+        )
         self._loop: Any = None
         self._received: tuple[tuple[int, int], Message] | None = None
         self._plan, self._exchange, self._done = iter(()), (0, 0), set()

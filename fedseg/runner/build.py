@@ -48,6 +48,7 @@ from fedseg.core.hook import FederatedHook
 from fedseg.core.local_loss import LocalLoss
 from fedseg.core.messages import Payload
 from fedseg.core.seeds import seed_for
+from fedseg.core.server import Aggregate
 from fedseg.datasets.arrays import is_synthetic
 from fedseg.engine.trainer import ClientTrainer
 from fedseg.errors import ConfigError, DataError
@@ -304,6 +305,9 @@ def assemble_trainer(
     hook_interval = train.get("hook_interval", 50)
     algorithm = build(ALGORITHMS, cfg.algorithm, "algorithm", base=Algorithm)
     if cfg.get("robust") is not None:
+        if algorithm.aggregate is not Aggregate:
+            kind = type(algorithm).__name__
+            raise ConfigError(f"robust: {kind} has a sum of its own: set robust=None")
         algorithm.aggregate = build(AGGREGATES, cfg.robust, "robust")
     _check_rounds(algorithm)
     lacks = getattr(flat.model, "lacks", None)
@@ -362,10 +366,16 @@ def declare_payloads(parts: Iterable[Any], data: ClientData, flat: FlatModel) ->
     classes = classes or getattr(flat.model, "num_classes", None)
     sizes = {"classes": classes, "clients": len(data.clients)}
     owners: dict[str, str] = {"delta": "every algorithm", "buffers": "every run"}
-    payloads = []
+    payloads, parts = [], list(parts)
     for part in parts:
+        owners |= dict.fromkeys(getattr(part, "server_vectors", ()), type(part).__name__)
+    for part in parts:
+        kind = type(part).__name__
+        check_value(f"{kind}.payloads", list(getattr(part, "payloads", ())), Sequence[Payload])
         for payload in getattr(part, "payloads", ()):
-            kind = type(part).__name__
+            check_arguments(Payload, vars(payload), f"{kind}: Payload({payload.name!r})")
+            if payload.name.startswith("optim."):
+                owners[payload.name] = "server optimizers"
             if payload.name in owners:
                 raise ConfigError(
                     f"{kind}: its payload {payload.name!r} is that of {owners[payload.name]}, too: "

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from numbers import Real
 from pathlib import Path
+from types import NoneType
 from typing import Annotated, Any
 
 import torch
@@ -35,6 +36,7 @@ from fedseg.runner.state_store import save_tensors
 PATTERN = re.compile(r"round_(\d{6,})\.pth")
 DIGEST = "content_sha256"
 WEIGHTS = (*STATE_DICTS, "client_statistics")
+READABLE = (str, int, float, bool, bytes, complex, NoneType, torch.dtype, torch.device, torch.Size)
 _SHARED: dict[Path, str] = {}  # sums of the files of frozen weights that this process wrote or read
 
 
@@ -102,8 +104,27 @@ def _content_digest(payload: Mapping[str, Any]) -> str:
     return digest.hexdigest()
 
 
+def _check_readable(value: Any, where: str) -> None:
+    """Raise ConfigError for what :func:`load_checkpoint` would not take, of a hook's, say."""
+    if type(value) in (dict, list, tuple, set):
+        for key, one in value.items() if isinstance(value, dict) else enumerate(value):
+            _check_readable(key, where)
+            _check_readable(one, f"{where}: {key}")
+    elif isinstance(value, Tensor):
+        if value.is_complex() or value.layout != torch.strided:
+            _check_readable(value.layout, f"{where}: {value.dtype}")
+    elif type(value) not in READABLE:
+        kind = f"{type(value).__module__}.{type(value).__qualname__}"
+        raise ConfigError(
+            f"{where}: is of {kind}, which no checkpoint can bring back: let hooks and algorithms "
+            "keep plain Python values and dense, real tensors"
+        )
+
+
 def _with_storage(tensor: Tensor) -> Tensor:
     """An expanded tensor as one that has its values, see :func:`check_stored`."""
+    if tensor.layout != torch.strided:
+        return tensor
     expanded = tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes()
     return tensor.contiguous() if expanded else tensor
 
@@ -114,6 +135,7 @@ def save_checkpoint(path: Path, payload: Mapping[str, Any], frozen: Collection[s
     ``frozen``: names of weights that no round changes; a file beside the checkpoints has them.
     """
     payload = map_tensors(_with_storage, payload)
+    _check_readable(payload, "checkpoint")
     weights = payload["state_dict"] if frozen else {}
     shared = {name: tensor for name, tensor in weights.items() if name in frozen}
     if shared:
@@ -218,7 +240,7 @@ def check_weights(weights: Mapping[str, Any], where: str) -> None:
     for name, value in weights.items():
         if isinstance(value, Mapping):
             check_weights(value, f"{where}: {name}")
-        elif not isinstance(value, Tensor) or not isinstance(name, str):
+        elif getattr(value, "layout", None) != torch.strided or not isinstance(name, str):
             raise DataError(f"{where}: {name}: is a {type(value).__name__}, no tensor")
         elif fault := find_fault(value):
             raise DataError(f"{where}: {name}: {fault}; use an earlier checkpoint")

@@ -179,7 +179,8 @@ def rehearse(
             message = algorithm.broadcast(server)
             result = trainer.train(task, message)
             down += server.traffic(message.size, not message.known)
-            up += server.traffic(result.update.size, algorithm.trains(exchange))
+            sent = result.update.size(server.w.shape)
+            up += server.traffic(sent, algorithm.trains(exchange))
             if exchange < algorithm.exchanges - 1:  # the last one would change the server
                 updates = Aggregate(algorithm.weightings)
                 updates.add(result)

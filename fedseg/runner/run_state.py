@@ -77,6 +77,7 @@ def collect(run: Any) -> dict[str, Any]:
         states = ((client, run.store.get(client)) for client in run.store.keys())  # noqa: SIM118
         own = ((client, run.batchnorm.select_state(state)) for client, state in states)
         payload["client_statistics"] = {client: state for client, state in own if state}
+    check_server(payload, f"round {payload['round']}")
     averaged = run.averaged_model()
     if averaged is not None:
         payload["averaged_state_dict"] = state_dict(run, *averaged)
@@ -164,8 +165,7 @@ def _check(run: Any, path: Path, payload: dict[str, Any]) -> None:
     check_like(payload, expected, str(path))
     if payload["loop"]["pending"] is not None:
         check_like(payload["loop"], {"pending": {"round": 0, "seconds": {}}}, f"{path}: loop")
-    vectors = payload["server"]["state"].items()
-    check_weights({n: v for n, v in vectors if not isinstance(v, Real)}, f"{path}: server: state")
+    check_server(payload, path)
     check_like(payload, {"stores": {name: {} for name in payload["stores"]}}, str(path))
     for name, index in payload["stores"].items():
         if not index:  # an average that has not begun makes an empty store
@@ -176,6 +176,12 @@ def _check(run: Any, path: Path, payload: dict[str, Any]) -> None:
                 "use the run's own config, or another --work-dir"
             )
         run.stores[name].verify(index)
+
+
+def check_server(payload: Mapping[str, Any], where: Any) -> None:
+    """Raise DataError for a state of the server that no run can go on from."""
+    vectors = payload["server"]["state"].items()
+    check_weights({n: v for n, v in vectors if not isinstance(v, Real)}, f"{where}: server: state")
 
 
 def _old_end(name: str, before: Any, now: Any) -> str:

@@ -23,7 +23,7 @@ from fedseg.hooks.averaging import ModelAverage
 from fedseg.hooks.local_state import LocalState
 from fedseg.hooks.trackers import build_trackers, build_visualizer
 from fedseg.memory import threads
-from fedseg.registry import EXECUTORS, LOOPS, RUNNERS, SAMPLERS, build, check_arguments
+from fedseg.registry import EXECUTORS, LOOPS, RUNNERS, build, check_arguments
 from fedseg.runner import logs, run_state
 from fedseg.runner.build import (
     assemble_trainer,
@@ -42,7 +42,7 @@ from fedseg.runner.build import (
 from fedseg.runner.checkpoint import checkpoint_path, latest_checkpoint, save_checkpoint
 from fedseg.runner.config import check_config, complete_config
 from fedseg.runner.interrupt import InterruptGuard
-from fedseg.runner.sampler import ClientSampler
+from fedseg.runner.sampler import build_sampler
 from fedseg.runner.state_store import StateStore
 from fedseg.runner.work_dir import (
     explain_how_to_resume,
@@ -220,8 +220,7 @@ class FederatedRunner(Runner):
         self.client_sizes = dict(zip(self.data.clients, self.data.sizes, strict=True))
         self.domain_clients = self.data.clients_by_domain()
         self.held_out = getattr(self.data, "held_out", {})
-        self.client_sampler: ClientSampler = build(SAMPLERS, cfg.client_sampler, "client_sampler")
-        self.client_sampler.bind(self.data.clients, self.seed)
+        self.client_sampler = build_sampler(cfg.client_sampler, self.data.clients, self.seed)
         self.client_sampler.participants(self.max_rounds)  # a list that is too short fails here
         self.server = Server(self.flat, len(self.data.clients), self.algorithm.server_vectors)
         self.server.keep(self.trainer.payloads.values())

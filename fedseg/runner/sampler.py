@@ -5,9 +5,11 @@ workers can prefetch past the end of the round.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from numbers import Integral
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from annotated_types import MinLen
@@ -17,7 +19,7 @@ from fedseg.config.schema import Positive, check_value
 from fedseg.core.seeds import generator_for
 from fedseg.errors import ConfigError, DataError
 from fedseg.files import read_bytes
-from fedseg.registry import SAMPLERS
+from fedseg.registry import SAMPLERS, build
 from fedseg.runs.history import History
 
 
@@ -34,6 +36,26 @@ class ClientSampler:
     def participants(self, round_: int) -> list[int]:
         """Positions of the clients of 1-based round ``round_``, ascending."""
         raise NotImplementedError
+
+
+def build_sampler(config: Mapping[str, Any], clients: Sequence[str], seed: int) -> ClientSampler:
+    """Build and bind a sampler, whose draws are checked: it may be the user's own."""
+    sampler, count = build(SAMPLERS, config, "client_sampler"), len(clients)
+    sampler.bind(clients, seed)
+    draw, name = sampler.participants, type(sampler).__name__
+
+    def participants(round_: int) -> list[int]:
+        drawn, again = list(draw(round_)), list(draw(round_))
+        whole = all(isinstance(one, Integral) and 0 <= one < count for one in drawn)
+        if not whole or drawn != again or any(a >= b for a, b in pairwise(drawn)):
+            raise ConfigError(
+                f"client_sampler: {name}.participants({round_}) must be positions below {count}, "
+                f"ascending, and the same ones in each call, not {drawn}"
+            )
+        return [int(one) for one in drawn]
+
+    sampler.participants = participants
+    return sampler
 
 
 @SAMPLERS.register_module()
