@@ -3,7 +3,8 @@
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import cv2
@@ -15,7 +16,7 @@ from fedseg.config.schema import Pattern
 from fedseg.datasets.scenes import COLORS, TO_CITYSCAPES
 from fedseg.datasets.segmentation import IGNORE, SegmentationDataset
 from fedseg.errors import ConfigError
-from fedseg.files import digest
+from fedseg.files import digest, read_json
 from fedseg.registry import DATASETS, build, find_class
 
 
@@ -43,93 +44,15 @@ class Layout:
     counts: Mapping[str, int] = field(default_factory=dict)  # glob of images -> labelled ones
 
 
-# label ids 0 to 39 of IDD by name
-IDD_NAMES = (
-    *("road", "parking", "drivable fallback", "sidewalk", "rail track", "non-drivable fallback"),
-    *("person", "animal", "rider", "motorcycle", "bicycle", "autorickshaw", "car", "truck", "bus"),
-    *("caravan", "trailer", "train", "vehicle fallback", "curb", "wall", "fence", "guard rail"),
-    *("billboard", "traffic sign", "traffic light", "pole", "polegroup", "obs-str-bar-fallback"),
-    *("building", "bridge", "tunnel", "vegetation", "sky", "fallback background", "unlabeled"),
-    *("ego vehicle", "rectification border", "out of roi", "license plate"),
-)
-
-_MAPILLARY = dict(
-    images=("*/images/*.jpg",),
-    labels=("*/labels/*.png", "*/v1.2/labels/*.png"),
-    test=("validation/images/*",),
-    clients=180,
-    counts={"training/images/*": 18000, "validation/images/*": 2000},
-)
 LAYOUTS = {
-    "acdc": Layout(
-        images=("rgb_anon/*/*/*/*_rgb_anon.png",),
-        labels=("gt/*/*/*/*_gt_labelTrainIds.png",),
-        ids="train_ids",
-        domain="rgb_anon/([^/]+)/",
-        test=("rgb_anon/*/val/*/*",),
-        clients=16,
-        counts={"rgb_anon/*/train/*/*": 1600, "rgb_anon/*/val/*/*": 406},
-    ),
-    "bdd100k": Layout(
-        images=("images/10k/*/*.jpg",),
-        labels=("labels/sem_seg/masks/*/*.png",),
-        ids="train_ids",
-        test=("images/10k/val/*",),
-        clients=70,
-        counts={"images/10k/train/*": 7000, "images/10k/val/*": 1000},
-    ),
-    "mapillary_a": Layout(ids="mapillary_v1_a", **_MAPILLARY),
-    "mapillary_b": Layout(ids="mapillary_v1_b", **_MAPILLARY),
-    "idd": Layout(
-        images=("leftImg8bit/*/*/*_leftImg8bit.png", "leftImg8bit/*/*/*_leftImg8bit.jpg"),
-        labels=("gtFine/*/*/*_gtFine_polygons.json",),
-        ids="idd",
-        names=IDD_NAMES,
-        domain="leftImg8bit/[^/]+/([^/]+)/",
-        test=("leftImg8bit/val/*/*",),
-        counts={"leftImg8bit/train/*/*": 6993, "leftImg8bit/val/*/*": 981},
-    ),
-    "gta5": Layout(
-        images=("images/*.png",),
-        labels=("labels/*.png",),
-        ids="gta5",
-        test=("0.1",),
-        clients=100,
-        counts={"images/*": 24966},
-    ),
-    "synthia": Layout(
-        images=("RGB/*.png",),
-        labels=("GT/LABELS/*.png",),
-        ids="synthia",
-        first_channel=True,
-        test=("0.1",),
-        clients=100,
-        counts={"RGB/*": 9400},
-    ),
-    "voc": Layout(
-        images=("JPEGImages/*.jpg",),
-        labels=("SegmentationClass/*.png",),
-        classes=tuple(voc_classes()),
-        palette=voc_palette(),
-        test=("ImageSets/Segmentation/val.txt",),
-        clients=60,
-        partition="dirichlet",
-        alpha=0.5,
-        counts={"JPEGImages/*": 2913},
-    ),
-    "ade20k": Layout(
-        images=("images/*/*.jpg",),
-        labels=("annotations/*/*.png",),
-        classes=tuple(ade_classes()),
-        palette=ade_palette(),
-        reduce_zero_label=True,
-        test=("images/validation/*",),
-        clients=200,
-        partition="dirichlet",
-        alpha=0.5,
-        counts={"images/training/*": 20210, "images/validation/*": 2000},
-    ),
+    name: Layout(**entry)
+    for name, entry in read_json(Path(__file__).with_name("layouts.json")).items()
 }
+for _name, _classes, _palette in (
+    ("voc", voc_classes(), voc_palette()),
+    ("ade20k", ade_classes(), ade_palette()),
+):
+    LAYOUTS[_name] = replace(LAYOUTS[_name], classes=tuple(_classes), palette=_palette)
 
 
 def ids_of(ids: str | Sequence[int] | None) -> dict[int, int] | None:

@@ -243,6 +243,7 @@ def test_label_maps_of_colors(voc, prepare):
 # ---------------------------------------------------------------- polygons
 
 SQUARE = [[2, 2], [12, 2], [12, 12], [2, 12]]
+RIGHT = [[24, 0], [28, 0], [28, 4], [24, 4]]
 INNER = [[5, 5], [9, 5], [9, 9], [5, 9]]
 
 
@@ -257,7 +258,7 @@ def as_labelme(shapes: list[dict], size: tuple[int, int]) -> np.ndarray:
             r = np.hypot(x - u, y - v)
             draw.ellipse([x - r, y - r, x + r, y + r], outline=1, fill=1)
         elif shape["shape_type"] == "rectangle":
-            draw.rectangle(points, outline=1, fill=1)
+            draw.rectangle([points[0], points[-2 if points[2:] else -1]], outline=1, fill=1)
         else:
             draw.polygon(points, outline=1, fill=1)
         label[np.array(canvas) == 1] = shape["value"]
@@ -271,9 +272,13 @@ def test_shapes_of_labelme(tmp_path):
         dict(label="dog", value=2, shape_type="circle", points=[[20, 8], [24.5, 8]]),
         dict(label="cat", value=1, shape_type="rectangle", points=[[18.2, 10], [29, 14.7]]),
         dict(label="__ignore__", value=255, shape_type="polygon", points=[[0, 0], [9, 1], [3, 7]]),
+        dict(label="Hu\u0308nd", value=3, shape_type="rectangle", points=RIGHT),  # X-AnyLabeling's
+        dict(label="cat", value=1, shape_type="rotation", points=[[27, 1], [29, 3], [27, 5]]),
     ]
     path, ids = tmp_path / "a.json", {"_background_": 0, "cat": 1, "dog": 2, "__ignore__": 255}
-    path.write_text(json.dumps({"shapes": shapes, "imageHeight": 16, "imageWidth": 30}))
+    ids["H\u00fcnd"] = 3
+    content = json.dumps({"shapes": shapes, "imageHeight": 16, "imageWidth": 30})
+    path.write_text("\ufeff" + content, "utf-8")  # of Windows
     drawn = draw_polygons(path, ids, (16, 30))
     assert (drawn == as_labelme(shapes, (16, 30))).all()
     assert drawn[7, 7] == 0 and drawn[4, 11] == 1 and drawn[8, 20] == 2 and drawn[15, 29] == 0
@@ -335,16 +340,6 @@ def test_damaged_polygons_are_named(tmp_path, content, message):
     with pytest.raises(DataError, match=message) as told:
         draw_polygons(path, {"cat": 0}, (16, 16))
     assert str(told.value).startswith(f"{path}: ")
-
-
-def test_polygons_of_other_tools_in_the_forms_of_labelme(tmp_path):
-    rectangle = dict(shape_type="rectangle", points=SQUARE, label="Hu\u0308nd")  # X-AnyLabeling's
-    turned = dict(shape_type="rotation", points=[[20, 2], [24, 6], [20, 10], [16, 6]], label="cat")
-    path, expected = tmp_path / "a.json", [dict(turned, shape_type="polygon", value=1)]
-    path.write_text("\ufeff" + json.dumps({"shapes": [rectangle, turned]}), "utf-8")  # of Windows
-    expected.append(dict(rectangle, points=SQUARE[::2], value=2))
-    drawn = draw_polygons(path, {"background": 0, "cat": 1, "H\u00fcnd": 2}, (16, 30))
-    assert (drawn == as_labelme(expected, (16, 30))).all()
 
 
 def test_labelme_files_beside_images(voc, prepare):

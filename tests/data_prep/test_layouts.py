@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from fedseg.datasets import JoinedDataset, ListedDataset
-from fedseg.datasets.listed import IDD_NAMES, LAYOUTS
+from fedseg.datasets.listed import LAYOUTS
 from fedseg.names import LAYOUTS as NAMES
 from fedseg.partition import read_split
 from fedseg.registry import DATASETS, build
@@ -96,7 +96,7 @@ def write_label(path: Path, ids: np.ndarray, kind: str) -> None:
     if kind == "polygons":  # a strip of pixels for each id
         height, width = ids.shape
         objects = [
-            {"label": IDD_NAMES[raw], "polygon": [[x, 0], [x, height - 1]], "deleted": 0}
+            {"label": LAYOUTS["idd"].names[raw], "polygon": [[x, 0], [x, height - 1]], "deleted": 0}
             for x, raw in enumerate(ids[0].tolist())
         ]
         content = {"imgHeight": height, "imgWidth": width, "objects": objects}

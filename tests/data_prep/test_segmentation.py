@@ -14,6 +14,7 @@ from fedseg.data_prep.data_sets import DATA_SETS
 from fedseg.data_prep.description import next_command
 from fedseg.data_prep.segmentation import rendered_files
 from fedseg.data_prep.segmentation_sets import CITYSCAPES, IDDA
+from fedseg.data_prep.split_folders import limit
 from fedseg.data_prep.split_rules import build_cityscapes, build_idda
 from fedseg.datasets import IDDADataset
 from fedseg.errors import DataError
@@ -78,6 +79,9 @@ def test_limits_cut_the_split_and_what_is_rendered(tmp_path, rendered, prepare):
     train, test = read_split(folder / "train"), read_split(folder / "test")
     assert [len(samples) for samples in train.users.values()] == [2] * 90
     assert [len(samples) for samples in test.users.values()] == [14, 90]
+    whole = build_idda(rendered_files(IDDA), ("heterogeneous", "country"), 0)
+    assert {user: samples[:2] for user, samples in whole[0].users.items()} == train.users
+    assert limit(*whole, 100, None, IDDADataset.domain_of) == whole
     ((files, options),) = rendered
     assert set(files) == {*train.samples, *test.samples} and options == {"size": (64, 32)}
     note = json.loads((folder / "split.json").read_text())
