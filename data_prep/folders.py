@@ -289,11 +289,7 @@ def _find_pairs(root: Path, layout: Layout) -> list[Sample]:
 
 
 def _draw(
-    root: Path,
-    layout: Layout,
-    pairs: Sequence[Sample],
-    findings: Findings,
-    options: FolderOptions,
+    root: Path, layout: Layout, pairs: Sequence[Sample], findings: Findings, options: FolderOptions
 ) -> list[Sample]:
     """Pairs with label maps that are drawn from polygons."""
     ids = {name: number for number, name in enumerate(layout.names or layout.classes)}

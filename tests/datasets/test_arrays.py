@@ -13,13 +13,7 @@ import pytest
 import torch
 from faults import Payload
 
-from fedseg.datasets import (
-    CIFAR10Dataset,
-    CIFAR100Dataset,
-    ImageArrays,
-    MNISTDataset,
-    StoredImages,
-)
+from fedseg.datasets import CIFAR10Dataset, CIFAR100Dataset, ImageArrays, MNISTDataset, StoredImages
 from fedseg.datasets.arrays import (
     INDEX,
     SPLITS,

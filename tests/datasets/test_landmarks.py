@@ -4,14 +4,7 @@ import cv2
 import numpy as np
 import pytest
 import torch
-from landmark_files import (
-    TEST,
-    TRAIN,
-    image_id,
-    rows,
-    write_annotations,
-    write_landmarks,
-)
+from landmark_files import TEST, TRAIN, image_id, rows, write_annotations, write_landmarks
 
 from fedseg.datasets.landmarks import LandmarksDataset
 from fedseg.errors import ConfigError, DataError

@@ -12,12 +12,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, default_collate
 
-from fedseg.datasets import (
-    CamVidDataset,
-    CityscapesDataset,
-    IDDADataset,
-    SegmentationDataset,
-)
+from fedseg.datasets import CamVidDataset, CityscapesDataset, IDDADataset, SegmentationDataset
 from fedseg.errors import ConfigError, DataError
 from fedseg.loaders.streaming import StreamingData
 from fedseg.partition.pixels import ClassHeterogeneous

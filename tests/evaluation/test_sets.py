@@ -11,10 +11,7 @@ import toyseg
 from mmengine.evaluator import BaseMetric
 
 from fedseg.errors import ConfigError, DataError, MissingDataError
-from fedseg.evaluation.sets import (
-    EvaluationSet,
-    build_evaluation_set,
-)
+from fedseg.evaluation.sets import EvaluationSet, build_evaluation_set
 
 LIKE = torch.zeros(())
 

@@ -120,8 +120,7 @@ def test_alpha_zero_needs_a_client_for_every_class():
 
 
 @pytest.mark.parametrize(
-    ("rule", "deviation", "largest", "classes"),
-    [(False, 1270, 5901, 9.7), (True, 832, 4705, 8.6)],
+    ("rule", "deviation", "largest", "classes"), [(False, 1270, 5901, 9.7), (True, 832, 4705, 8.6)]
 )
 def test_clients_that_have_their_share_get_no_more(rule, deviation, largest, classes):
     """FedAlign's 16 clients of CIFAR-10: means over 200 seeds of its released code."""

@@ -4,13 +4,7 @@ import numpy as np
 import pytest
 
 from fedseg.errors import ConfigError
-from fedseg.partition.draws import (
-    draw_counts,
-    equal_sizes,
-    generator,
-    log_gammas,
-    proportions,
-)
+from fedseg.partition.draws import draw_counts, equal_sizes, generator, log_gammas, proportions
 
 
 def test_the_largest_weight_takes_over_however_small_it_is():
