@@ -81,12 +81,12 @@ def test_workers(tmp_path, monkeypatch, name, numbers):
     if "blocks" in name:
         monkeypatch.setattr(executor, "MAX_BLOCKS", 3)
     changes = toyseg.merge(SMALL, {"client_sampler": {"clients_per_round": 5}, **RUNS[name]})
-    alone = toyseg.settings(tmp_path / "alone", **changes)
-    toyseg.train(alone)
-    for workers in numbers:
-        shared = toyseg.settings(tmp_path / str(workers), **changes, executor=parallel(workers))
-        toyseg.train(shared)
-        assert toyseg.run_differences(alone, shared) == []
+    alone, *others = (
+        toyseg.settings(tmp_path / str(n), **changes, **({"executor": parallel(n)} if n else {}))
+        for n in (0, *numbers)
+    )
+    toyseg.check_alike(alone, *others)
+    for shared in others:
         assert "restarts" not in toyseg.history(shared)[-1]
         assert toyseg.history(shared)[-1]["seconds"]["busy"] > 0
     assert forkray.Actor.alive == []
@@ -98,11 +98,8 @@ def test_auto_takes_workers_where_they_pay(tmp_path, monkeypatch, name, pays):
     monkeypatch.setattr(parallel_executor, "HOP", -1.0 if pays else 1e9)
     monkeypatch.setattr(parallel_executor, "_cores", lambda: 2)
     changes = toyseg.merge(SMALL, {"client_sampler": {"clients_per_round": 5}, **RUNS[name]})
-    alone = toyseg.settings(tmp_path / "alone", **changes)
-    toyseg.train(alone)
     shared = toyseg.settings(tmp_path / "auto", **changes, executor=parallel("auto"))
-    toyseg.train(shared)
-    assert toyseg.run_differences(alone, shared) == []
+    toyseg.check_alike(toyseg.settings(tmp_path / "alone", **changes), shared)
     busy = ["busy" in line["seconds"] for line in toyseg.history(shared)]
     assert busy == [False, pays, pays, pays]
     (log,) = (tmp_path / "auto").rglob("*.log")
@@ -137,11 +134,9 @@ def test_moon_on_resident_images_with_corrupted_test_images(tmp_path):
         "train_cfg": {"max_rounds": 4},
     }
     alone = toycls.settings(tmp_path / "alone", root, **changes)
-    toyseg.train(alone)
+    two = toycls.settings(tmp_path / "two", root, **changes)
+    toyseg.check_alike(alone, {**two, "executor": parallel(2)})
     assert "client_accuracy" in toyseg.history(alone)[-1]
-    config = toycls.settings(tmp_path / "two", root, **changes)
-    toyseg.train({**config, "executor": parallel(2)})
-    assert toyseg.run_differences(alone, config) == []
 
 
 class KillWorkers:

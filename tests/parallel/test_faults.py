@@ -23,6 +23,7 @@ from fedseg.parallel.worker import Worker
 from fedseg.registry import HOOKS
 
 SMALL = {**toyseg.PLAIN, "train_cfg": {"max_rounds": 3, "val_interval": 3, "val_last_rounds": 0}}
+EVERY = {"client_sampler": {"clients_per_round": "all"}}
 
 
 @pytest.fixture(autouse=True)
@@ -80,9 +81,8 @@ class SlowClients(Hook):
 
 
 def test_a_client_that_kills_three_workers_stops_the_run_at_the_last_round(tmp_path):
-    hooks = [{"type": "DeadlyClient", "client": "c", "round_": 2}]
-    every = {"client_sampler": {"clients_per_round": "all"}, "custom_hooks": hooks}
-    config = settings(tmp_path, 2, **every, default_hooks={"checkpoint": {"interval": 100}})
+    changes = {**EVERY, "custom_hooks": [{"type": "DeadlyClient", "client": "c", "round_": 2}]}
+    config = settings(tmp_path, 2, **changes, default_hooks={"checkpoint": {"interval": 100}})
     said = (
         r"client 'c' of round 2 has killed 3 workers.*: killed; workers have used up to [1-9].*iB"
     )
@@ -103,11 +103,10 @@ def test_a_loader_process_is_killed(tmp_path, monkeypatch, times):
             os.kill(os.getpid(), signal.SIGKILL)
         return whole(scenes, key)
 
-    every = {"client_sampler": {"clients_per_round": "all"}}
-    alone = settings(tmp_path / "alone", **every)
+    alone = settings(tmp_path / "alone", **EVERY)
     toyseg.train(alone)
     monkeypatch.setattr(toyseg.ToyScenes, "__getitem__", deadly)
-    shared = settings(tmp_path / "shared", 2, **every, train_dataloader={"num_workers": 1})
+    shared = settings(tmp_path / "shared", 2, **EVERY, train_dataloader={"num_workers": 1})
     said = r"train_dataloader: loader process \d+ was killed by SIGKILL .*sample 10 of client"
     if times == 99:
         with pytest.raises(WorkersLost, match=rf"has killed 3 workers, the last one so: {said}"):
@@ -121,12 +120,11 @@ def test_a_loader_process_is_killed(tmp_path, monkeypatch, times):
 
 def test_a_worker_without_memory_says_how_much_it_had_and_what_to_set(tmp_path):
     hooks = [{"type": "DeadlyClient", "client": "c", "round_": 2, "numbers": 10**15}]
-    every = {"client_sampler": {"clients_per_round": "all"}, "custom_hooks": hooks}
     said = (
         r"a worker on .* used up to [1-9].*iB: memory ran out .*--workers.*rounds 1 to 1 are saved"
     )
     with pytest.raises(ResourceError, match=said):
-        toyseg.train(settings(tmp_path, 2, **every))
+        toyseg.train(settings(tmp_path, 2, **EVERY, custom_hooks=hooks))
 
 
 def test_ray_that_does_not_start(tmp_path, monkeypatch):
@@ -153,7 +151,7 @@ def test_ray_that_does_not_start(tmp_path, monkeypatch):
 )
 def test_rejected_updates(tmp_path, clients, value):
     poison = [{"type": "PoisonHook", "clients": clients, "round_": 2, "value": value}]
-    every = {"client_sampler": {"clients_per_round": "all"}, "custom_hooks": poison}
+    every = {**EVERY, "custom_hooks": poison}
     alone, shared = settings(tmp_path / "alone", **every), settings(tmp_path / "two", 2, **every)
     if clients == "all":
         errors = []
@@ -163,9 +161,7 @@ def test_rejected_updates(tmp_path, clients, value):
             errors.append(str(caught.value).replace(str(Path(config["work_dir"])), ""))
         assert errors[0] == errors[1] and "all 6 updates were rejected" in errors[0]
         return
-    for config in (alone, shared):
-        toyseg.train(config)
-    assert toyseg.run_differences(alone, shared) == []
+    toyseg.check_alike(alone, shared)
     assert [r["client"] for r in toyseg.history(shared)[1]["rejected"]] == clients
 
 
@@ -181,9 +177,8 @@ def test_a_data_error(tmp_path, monkeypatch, loaders):
     monkeypatch.setattr(toyseg.ToyScenes, "__getitem__", broken)
     errors = []
     for workers in (0, 2):
-        loader = {"train_dataloader": {"num_workers": loaders}}
-        every = {"client_sampler": {"clients_per_round": "all"}, **loader}
-        config = settings(tmp_path / str(workers), workers, **every)
+        loader = {"num_workers": loaders}
+        config = settings(tmp_path / str(workers), workers, **EVERY, train_dataloader=loader)
         with pytest.raises(DataError) as caught:
             toyseg.train(config)
         errors.append(str(caught.value))
@@ -210,9 +205,7 @@ def test_states_travel_where_their_folder_is_not_seen(tmp_path, monkeypatch):
     monkeypatch.setattr(Worker, "build", elsewhere)
     kept = {"algorithm": {"type": "FedDyn", "beta": 10.0}, "state_store": {"keep": "disk"}}
     alone, shared = settings(tmp_path / "alone", **kept), settings(tmp_path / "two", 2, **kept)
-    for config in (alone, shared):
-        toyseg.train(config)
-    assert toyseg.run_differences(alone, shared) == []
+    toyseg.check_alike(alone, shared)
 
 
 @pytest.mark.parametrize(
@@ -230,14 +223,10 @@ def test_no_worker_can_be_started(tmp_path, monkeypatch, start, timeout, message
 
 def test_a_late_worker_loses_clients_to_an_idle_one(tmp_path, monkeypatch):
     monkeypatch.setattr(pools, "SOON", 0.0)  # else these short calls are sent ahead
-    every = {"client_sampler": {"clients_per_round": "all"}}
-    alone = settings(tmp_path / "alone", **every)
-    toyseg.train(alone)
     (tmp_path / "seen").mkdir()
     hooks = [{"type": "SlowClients", "folder": str(tmp_path / "seen")}]
-    shared = settings(tmp_path / "two", 2, **every, custom_hooks=hooks)
-    toyseg.train(shared)
-    assert toyseg.run_differences(alone, shared) == []
+    shared = settings(tmp_path / "two", 2, **EVERY, custom_hooks=hooks)
+    toyseg.check_alike(settings(tmp_path / "alone", **EVERY), shared)
     trained = [path.name.split() for path in (tmp_path / "seen").glob("* * *")]
     assert len(trained) == 18, "each client once a round"
     by_worker = [sum(pid == one for *_, pid in trained) for one in {p for *_, p in trained}]
@@ -255,10 +244,10 @@ def test_hooks_that_pass_something_from_client_to_client_are_refused(tmp_path):
 def test_the_plan_says_what_workers_bring(tmp_path):
     from fedseg.runner.plan import make_plan
 
-    every = {"client_sampler": {"clients_per_round": "all"}, "train_cfg": {"local_epochs": 20}}
+    longer = {**EVERY, "train_cfg": {"local_epochs": 20}}
     before = torch.get_num_threads()
     threads = {"executor": {"cpus_per_worker": 3}}
-    plan = make_plan(toyseg.runner(settings(tmp_path, 2, **every, **threads)))
+    plan = make_plan(toyseg.runner(settings(tmp_path, 2, **longer, **threads)))
     assert plan["threads of a worker"] == 3 and torch.get_num_threads() == before
     assert plan["workers"] == 2 and plan["memory of a worker"] > 0
     assert 1.7 < plan["expected speed-up"] <= 2

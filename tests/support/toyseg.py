@@ -482,6 +482,13 @@ def differences(a: Any, b: Any, path: str = "") -> list[str]:
     return [] if a == b or (a != a and b != b) else [f"{path}: {a!r} != {b!r}"]
 
 
+def check_alike(*configs: Mapping[str, Any]) -> None:
+    """Train all of these; they become the same run, bit for bit."""
+    for config in configs:
+        train(config)
+        assert run_differences(configs[0], config) == []
+
+
 def check_resumed(whole: Mapping[str, Any], cut: Mapping[str, Any]) -> None:
     """Resume a run; it becomes the same as one that was never stopped, bit for bit."""
     train(cut, resume=True)
