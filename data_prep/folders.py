@@ -175,10 +175,7 @@ def read_classes(path: Path) -> tuple[list[str], list[list[int]]]:
             raise DataError(f"{path}: must be a list of names, or of objects with a name")
         names, colors = [e["name"] for e in named], [e["color"] for e in named if e.get("color")]
     else:
-        try:
-            lines = [line.strip() for line in read_bytes(path).decode("utf-8-sig").splitlines()]
-        except (OSError, ValueError) as error:
-            raise DataError(f"{path}: cannot be read as text ({error})") from error
+        lines = [line.strip() for line in _read_text(path).splitlines()]
         lines = [line for line in lines if line and line[0] != "#" and line != "__ignore__"]
         lines = lines[HEADER.match("".join(lines[:1])) is not None :]
         found = [LINE.fullmatch(line) for line in lines]
@@ -205,6 +202,13 @@ def read_classes(path: Path) -> tuple[list[str], list[list[int]]]:
     ):
         raise DataError(f"{path}: colors must be three numbers 0 to 255, of each class or of none")
     return names, colors
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return read_bytes(path).decode("utf-8-sig")
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: cannot be read as text ({error})") from error
 
 
 def _describe(root: Path, options: FolderOptions) -> tuple[Layout, Sequence[Sequence[int]]]:
@@ -398,10 +402,7 @@ def _choose_tests(
         name, listed = "test", root / word
         if word.endswith(".txt"):
             listed = listed if listed.exists() else Path(word)
-            try:
-                lines = read_bytes(listed).decode("utf-8-sig").splitlines()
-            except (OSError, ValueError) as error:
-                raise DataError(f"{listed}: cannot be read as text ({error})") from error
+            lines = _read_text(listed).splitlines()
             names = [{image, Path(image).name, Path(image).stem} for image, _ in pairs]
             times = Counter(name for known in names for name in known)
             parts = ([line] if line in times else line.split() for line in map(str.strip, lines))

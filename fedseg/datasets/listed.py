@@ -113,12 +113,7 @@ class ListedDataset(SegmentationDataset):
         reduce_zero_label: bool = False,
         first_channel: bool = False,
         label_colors: Sequence[Sequence[int]] = (),
-        users: str | Sequence[str] | None = None,
-        pipeline: Sequence[Mapping[str, Any]] = (),
-        style: Mapping[str, Any] | None = None,
-        mirror: bool = False,
-        test_mode: bool = False,
-        cache: str | None = None,
+        **kwargs: Any,
     ) -> None:
         if layout is not None:
             if classes or ids is not None or domain is not None:
@@ -141,7 +136,7 @@ class ListedDataset(SegmentationDataset):
         if ids is not None:
             self.label_ids = ids_of(ids)
         self.wanted = domains
-        super().__init__(data_root, split, users, pipeline, style, mirror, test_mode, cache)
+        super().__init__(data_root, split, **kwargs)
 
     def label_of(self, image: str) -> str:
         return self.listed[image]

@@ -39,6 +39,13 @@ RUNS: dict[str, tuple[list[str], dict[str, Any]]] = {  # methods, and what is ch
 }
 
 
+def render(folder: Path, size: tuple[int, int], images: int) -> None:
+    """Streets with so many images of each client in ``folder / "streets"``."""
+    chosen = {"distribution": ["heterogeneous"], "setting": ["rainy"], "synthetic": True}
+    options = IddaOptions(**chosen, size=size, limit_per_user=images, limit_test=1)
+    prepare_streets(IDDA, folder / "streets", options)
+
+
 def streets(folder: Path, methods: list[str], changes: Mapping[str, Any]) -> dict[str, Any]:
     """A small round on the streets in ``folder / "streets"``."""
     config = compose(CONFIGS / "settings" / "demo_streets.py", methods).to_dict()
@@ -68,18 +75,7 @@ def configs(folder: Path, names: list[str]) -> dict[str, dict[str, Any]]:
     found = {"MOON": toycls.settings(folder, toycls.write_data(folder / "data"), **moon)}
     if names == ["MOON"]:
         return found
-    prepare_streets(
-        IDDA,
-        folder / "streets",
-        IddaOptions(
-            distribution=["heterogeneous"],
-            setting=["rainy"],
-            synthetic=True,
-            size=(464, 256),
-            limit_per_user=4,
-            limit_test=1,
-        ),
-    )
+    render(folder, (464, 256), 4)
     found |= {name: streets(folder, *run) for name, run in RUNS.items()}
     return {name: found[name] for name in names}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from prepare_tools import tool
+from prepare_tools import snapshot, tool
 
 from fedseg.data_prep import corrupted_sets
 from fedseg.data_prep.corrupted_sets import CorruptedFiles, make_corrupted
@@ -41,10 +41,6 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def content(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
-
-
 def test_official_layout(root):
     outcome = make(root)
     place = root / "corrupted"
@@ -76,9 +72,9 @@ def test_neither_processes_nor_chunks_change_a_byte(root, monkeypatch):
     make(root, "two", FEW, workers=2)
     monkeypatch.setattr(corrupted_sets, "CHUNK", 3)
     make(root, "three", FEW)
-    assert content(root / "one") == content(root / "two") == content(root / "three")
+    assert snapshot(root / "one") == snapshot(root / "two") == snapshot(root / "three")
     make(root, "seed", FEW, seed=1)
-    assert content(root / "seed")["fog.npy"] != content(root / "one")["fog.npy"]
+    assert snapshot(root / "seed")["fog.npy"] != snapshot(root / "one")["fog.npy"]
 
 
 def test_what_is_there_is_kept_and_more_is_added(root):
@@ -112,7 +108,7 @@ def test_interrupted_it_leaves_whole_files_only_and_goes_on(root, workers, monke
     monkeypatch.undo()
     outcome = make(root, corruptions=FEW)
     assert (outcome.kept, outcome.made) == (["gaussian_noise"], ["fog", "brightness"])
-    assert content(place) == content(root / "whole")
+    assert snapshot(place) == snapshot(root / "whole")
 
 
 def test_killed_between_any_two_writes_it_goes_on(root):
@@ -126,7 +122,7 @@ def test_killed_between_any_two_writes_it_goes_on(root):
     shutil.copy(whole / "labels.npy", place)
     outcome = make(root, corruptions=FEW)
     assert outcome.made == ["gaussian_noise", "fog", "brightness"]
-    assert content(place) == content(whole)
+    assert snapshot(place) == snapshot(whole)
 
 
 def test_official_files_are_verified_and_never_touched(root):
@@ -134,16 +130,16 @@ def test_official_files_are_verified_and_never_touched(root):
     place.mkdir()
     np.save(place / "labels.npy", np.tile(np.load(root / "test_labels.npy"), 5).astype(np.uint8))
     np.save(place / "fog.npy", np.full((5 * N, 32, 32, 3), 7, np.uint8))
-    before = content(place)
+    before = snapshot(place)
     outcome = make(root, corruptions=FEW)
     assert outcome.official == ["fog"] and outcome.made == ["gaussian_noise", "brightness"]
-    after = content(place)
+    after = snapshot(place)
     assert all(after[name] == data for name, data in before.items())
     assert CIFAR10CDataset(root, corruptions=FEW).generated == ("gaussian_noise", "brightness")
     # other images: ours go, official ones stay
     outcome = make(root, corruptions=FEW, seed=1)
     assert outcome.replaced == ["gaussian_noise.npy", "brightness.npy"]
-    assert content(place)["fog.npy"] == before["fog.npy"]
+    assert snapshot(place)["fog.npy"] == before["fog.npy"]
 
 
 def test_official_files_of_the_wrong_length_or_dtype(root):
@@ -186,19 +182,19 @@ def test_official_files_put_over_made_ones_are_not_deleted(root):
     make(root, corruptions=FEW)
     path = root / "corrupted" / "fog.npy"
     np.save(path, np.full((5 * N, 32, 32, 3), 7, np.uint8))
-    before = content(path.parent)
+    before = snapshot(path.parent)
     with pytest.raises(DataError, match=r"fog\.npy: .*made\.json"):
         make(root, corruptions=FEW, seed=1)
-    assert content(path.parent) == before
+    assert snapshot(path.parent) == before
 
 
 def test_another_test_set_has_its_files_made_again(root):
     make(root, corruptions=FEW)
-    before = content(root / "corrupted")
+    before = snapshot(root / "corrupted")
     write_root(root, seed=5)
     outcome = make(root, corruptions=FEW)
     assert outcome.replaced == FILES and len(outcome.made) == 3
-    assert content(root / "corrupted")["fog.npy"] != before["fog.npy"]
+    assert snapshot(root / "corrupted")["fog.npy"] != before["fog.npy"]
 
 
 def test_a_limit_takes_its_share_of_every_class(root):
@@ -217,7 +213,7 @@ def test_a_limit_takes_its_share_of_every_class(root):
     # without a limit, everything is made anew
     outcome = make(root, corruptions=["fog"])
     assert outcome.replaced == ["fog.npy"] and outcome.images == N
-    assert content(root / "corrupted") == content(root / "all")
+    assert snapshot(root / "corrupted") == snapshot(root / "all")
     assert make(root, "more", ["fog"], limit=100).images == N
 
 

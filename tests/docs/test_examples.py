@@ -25,7 +25,7 @@ from fedseg.runner.experiment import load_config, train
 from fedseg.runner.runner import FederatedRunner
 from fedseg.runs.schema import read_results
 
-DOCS = ROOT / "docs"
+DOCS, SHAPES = ROOT / "docs", ROOT / "configs" / "settings" / "demo_shapes.py"
 CIFAR_CLASSES = "abcdefghij"
 PYTHON = [block for block in all_blocks() if block.language == "python"]
 
@@ -235,7 +235,7 @@ def test_the_readmes_algorithm_clips_what_clients_send(own, small, tmp_path):
         start = toyed.server.w.clone()
         moved.append(float((trained(config) - start).norm()))
     assert moved[0] <= 1e-3 * 1.001 and moved[1] == pytest.approx(2 * moved[0], rel=1e-3)
-    plain = small(own.parent / "fedseg" / "configs" / "settings" / "demo_shapes.py", tmp_path / "p")
+    plain = small(SHAPES, tmp_path / "plain")
     plain.train_cfg.max_rounds = 1
     assert moved[2] == float((trained(plain) - start).norm()) > 2e-3
 
@@ -243,9 +243,7 @@ def test_the_readmes_algorithm_clips_what_clients_send(own, small, tmp_path):
 def test_top_k_of_all_entries_is_fedavg_and_of_few_changes_few(own, small, tmp_path):
     every = small(own / "shapes_topk.py", tmp_path / "every")
     every.algorithm.keep = 1.0
-    plain = small(
-        own.parent / "fedseg" / "configs" / "settings" / "demo_shapes.py", tmp_path / "plain"
-    )
+    plain = small(SHAPES, tmp_path / "plain")
     assert torch.equal(trained(every), trained(plain))
     few = small(own / "shapes_topk.py", tmp_path / "few")
     few.train_cfg.max_rounds = 1
@@ -280,9 +278,7 @@ def test_prototypes_travel(config, own, small, tmp_path, monkeypatch):
 
 def test_a_server_rule_by_hand(own, small, tmp_path):
     scaled = small(own / "shapes_scaled.py", tmp_path / "scaled")
-    plain = small(
-        own.parent / "fedseg" / "configs" / "settings" / "demo_shapes.py", tmp_path / "plain"
-    )
+    plain = small(SHAPES, tmp_path / "plain")
     plain.algorithm.server_optim = dict(type="SGD", lr=0.5)
     assert torch.equal(trained(scaled), trained(plain))
 

@@ -90,17 +90,20 @@ def classification(tmp_path, **changes):
     return toycls.settings(tmp_path, root, **changes)
 
 
+def normalized(images):
+    images = (np.asarray(images) / 255 - np.array(toycls.MEAN)) / np.array(toycls.STD)
+    return torch.from_numpy(images.transpose(0, 3, 1, 2)).float()
+
+
 def test_accuracy_of_clients_on_their_own_images(tmp_path):
     runner = toyseg.train(classification(tmp_path))
-    dataset, mean, std = runner.data.dataset, np.array(toycls.MEAN), np.array(toycls.STD)
+    dataset = runner.data.dataset
     right, sizes = {}, {}
     for client, own in toycls.partition().items():
         held, trained = runner.data.held_out[client], runner.data.indices[client]
         assert sorted([*held, *trained]) == sorted(own) and len(held) == round(0.3 * len(own))
-        images = (np.asarray(dataset.images)[held] / 255 - mean) / std
         with torch.no_grad():
-            inputs = torch.from_numpy(images.transpose(0, 3, 1, 2)).float()
-            logits = runner.model.eval()(inputs)
+            logits = runner.model.eval()(normalized(np.asarray(dataset.images)[held]))
         answers = logits.argmax(1).numpy() == np.asarray(dataset.labels)[held]
         right[client], sizes[client] = int(answers.sum()), len(held)
     found, table = runner.results["final"]["clients"], clients_file(runner)
@@ -193,11 +196,6 @@ def test_metrics_that_do_not_count_are_refused(tmp_path):
 # ---------------------------------------------------------------- fine-tuned clients
 
 VIEWS = {"views": ["by_domain", "fine_tuned"], "fine_tune_steps": 5}
-
-
-def normalized(images):
-    images = (np.asarray(images) / 255 - np.array(toycls.MEAN)) / np.array(toycls.STD)
-    return torch.from_numpy(images.transpose(0, 3, 1, 2)).float()
 
 
 def sgd_steps(model, dataset, own, client, steps, lr):

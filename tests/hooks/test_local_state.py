@@ -197,17 +197,23 @@ def predictions(runner, state_dict, indices, batch):
         return model(**model.data_preprocessor({"inputs": images}, False), mode="predict")
 
 
+def evaluated(runner):
+    """Predictions of images by evaluated domain, and the batches that they were made in."""
+    got, batches = {}, {}
+
+    def keep(test, prefix, chosen, predicted):
+        got.setdefault(prefix, {}).update(zip(chosen, predicted, strict=True))
+        batches.setdefault(prefix, []).append(chosen)
+
+    runner.val_loop.domains.run(runner.server.w, runner.server.buffers, keep)
+    return got, batches
+
+
 @pytest.mark.parametrize("policy", ["SiloBN", "FedBN"])
 def test_by_domain_uses_the_clients_of_the_domain(tmp_path, policy):
     """Domains of one client (east never trained, west is f), of two (north is a and b)."""
     config, runner, seen = run(tmp_path, policy)
-    got: dict[str, dict[int, torch.Tensor]] = {}
-
-    def keep(test, prefix, chosen, predicted):
-        got.setdefault(prefix, {}).update(zip(chosen, predicted, strict=True))
-
-    w, buffers = runner.server.w, runner.server.buffers
-    runner.val_loop.domains.run(w, buffers, keep)
+    got, _ = evaluated(runner)
     assert set(got) == {"unseen", "seen", "seen_by_domain"}
     assert len(got["seen_by_domain"]) == len(got["seen"]) == 33
 
@@ -286,14 +292,7 @@ def test_standard_uses_the_batchs_statistics_and_touches_nothing(tmp_path):
     config, runner, _ = run(tmp_path, "SiloBN")
     before = toyseg.client_states(config)["clients"]
     server = runner.server.buffers.clone()
-    got: dict[str, dict[int, torch.Tensor]] = {}
-
-    def keep(test, prefix, chosen, predicted):
-        got.setdefault(prefix, {}).update(zip(chosen, predicted, strict=True))
-        batches.setdefault(prefix, []).append(chosen)
-
-    batches: dict[str, list[list[int]]] = {}
-    runner.val_loop.domains.run(runner.server.w, runner.server.buffers, keep)
+    got, batches = evaluated(runner)
     final = toyseg.checkpoint(config)["state_dict"]
     assert [len(b) for b in batches["seen"]] == [4] * 6 + [3] * 3
     order = [i for batch in batches["seen"] for i in batch]
@@ -362,17 +361,10 @@ def test_dropped_test_images(tmp_path):
     """Only where batch statistics normalize, and then always the same ones."""
     loaders = {name: {"drop_last": True} for name in ("seen", "unseen")}
     _, runner, _ = run(tmp_path, "SiloBN", val_dataloader=loaders)
-    counted = []
-    for _ in range(2):
-        got: dict[str, list[int]] = {}
-        runner.val_loop.domains.run(
-            runner.server.w,
-            runner.server.buffers,
-            lambda test, prefix, chosen, _, got=got: got.setdefault(prefix, []).extend(chosen),
-        )
-        counted.append(got)
-    assert counted[0] == counted[1]
-    assert len(counted[0]["seen"]) == 32 and len(set(counted[0]["seen"])) == 32
+    one, two = (evaluated(runner)[1] for _ in range(2))
+    assert one == two
+    counted = [i for batch in one["seen"] for i in batch]
+    assert len(counted) == 32 and len(set(counted)) == 32
     with pytest.raises(ConfigError, match=r"val_dataloader\.seen\.drop_last"):
         run(tmp_path / "b", "SiloBN", val_dataloader={"seen": {"drop_last": "no"}})
 

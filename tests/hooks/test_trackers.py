@@ -28,16 +28,15 @@ def settings(folder: Path, *backends: dict | str, **changes):
     return toyseg.settings(folder, **{"train_cfg": FEW, **visualizer, **changes})
 
 
-def lines(config) -> list[dict]:
-    return toyseg.history(config)
-
-
-def forget_last_round(config) -> None:
-    """As if the run had been killed in the round after its last but one checkpoint."""
+def resume(config, rounds: int) -> dict:
+    """Go on for more rounds, as if killed in the round after the last but one checkpoint."""
     folder = Path(config["work_dir"])
     newest = sorted((folder / "checkpoints").glob("round_*.pth"))[-1]
     newest.unlink()
     (folder / "results.json").unlink()
+    longer = toyseg.merge(config, {"train_cfg": {"max_rounds": rounds}})
+    toyseg.train(longer, resume=True)
+    return longer
 
 
 def files(folder: Path) -> set[str]:
@@ -86,7 +85,7 @@ def events(folder: Path) -> dict[str, list[tuple[int, float]]]:
 def expected(config) -> dict[str, list[tuple[int, float]]]:
     """The points that the history says."""
     points: dict[str, list[tuple[int, float]]] = {}
-    for record in lines(config):
+    for record in toyseg.history(config):
         for name, value in scalars(record).items():
             points.setdefault(name, []).append((record["round"], pytest.approx(value, rel=1e-6)))
     return points
@@ -136,10 +135,8 @@ def test_a_resumed_run_has_every_point_once(tmp_path):
     for file in folder.iterdir():
         content = file.read_bytes()
         file.write_bytes(content[: len(content) // 2])  # what a kill leaves of what was not flushed
-    forget_last_round(config)
-    longer = toyseg.merge(config, {"train_cfg": {"max_rounds": 6}})
     time.sleep(1)  # TensorBoard orders files by the second in their names
-    toyseg.train(longer, resume=True)
+    longer = resume(config, 6)
     assert events(folder) == expected(longer)
     assert [step for step, _ in events(folder)["train/lr"]] == [1, 2, 3, 4, 5, 6]
 
@@ -209,7 +206,7 @@ def test_a_backend_of_ones_own_gets_rounds_config_and_images(tmp_path):
     config = settings(tmp_path, "ToyTracker", custom_hooks=[{"type": "ShowImage"}])
     runner = toyseg.train(config)
     (tracker,) = toy_trackers(runner)
-    assert tracker.given == {r["round"]: scalars(r) for r in lines(config)}
+    assert tracker.given == {r["round"]: scalars(r) for r in toyseg.history(config)}
     assert tracker.config.train_cfg.max_rounds == 4 and tracker.closed == 1
     assert tracker.config.experiment_name == runner.name
     assert tracker.images == [("client", round_) for round_ in (1, 2, 3, 4)]
@@ -285,9 +282,7 @@ def test_mlflow_keeps_its_runs_in_the_work_dir(tmp_path, home):
     mlflow_backend = {"type": "MLflowVisBackend", "tags": {"why": "test"}}
     config = settings(tmp_path, mlflow_backend, averaging={"start": 2})
     toyseg.train(config)
-    forget_last_round(config)
-    longer = toyseg.merge(config, {"train_cfg": {"max_rounds": 5}})
-    toyseg.train(longer, resume=True)
+    longer = resume(config, 5)
 
     uri = f"sqlite:///{tmp_path / 'run' / 'mlflow' / 'mlflow.db'}"
     client = mlflow.MlflowClient(tracking_uri=uri, registry_uri=uri)
@@ -341,14 +336,12 @@ def test_wandb_is_offline_and_stays_in_the_work_dir(tmp_path, home):
     backends = [{"type": "WandbVisBackend"}, {"type": "TensorboardVisBackend"}]
     config = settings(tmp_path, *backends, averaging={"start": 2})
     toyseg.train(config)
-    forget_last_round(config)
-    longer = toyseg.merge(config, {"train_cfg": {"max_rounds": 5}})
-    toyseg.train(longer, resume=True)
+    longer = resume(config, 5)
     wandb.teardown()
 
     first, second = sorted((tmp_path / "run" / "wandb").glob("offline-run-*/*.wandb"))
     assert first.name == second.name  # one run, the second part with all that there was before
-    records = lines(longer)
+    records = toyseg.history(longer)
     rows = wandb_history(second)
     assert [row["_step"] for row in rows] == [1, 2, 3, 4, 5]
     for row, record in zip(rows, records, strict=True):

@@ -37,8 +37,7 @@ def root(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def reference(tmp_path_factory, root):
-    config = toycls.run(tmp_path_factory.mktemp("reference"), root)
-    return config
+    return toycls.run(tmp_path_factory.mktemp("reference"), root)
 
 
 OUTCOME = (
@@ -75,18 +74,12 @@ def test_the_reference_is_worth_comparing(reference, root):
 
 def test_clients_trained_in_another_order(tmp_path, root):
     """FedDyn, whose clients keep a state, and dropout, which draws while it trains."""
-    runs = []
-    for executor in ("InProcessExecutor", "BackwardExecutor"):
-        config = toycls.run(
-            tmp_path / executor,
-            root,
-            executor={"type": executor},
-            algorithm={"type": "FedDyn", "beta": 10.0},
-            model={"dropout": 0.3},
-            train_cfg={"max_rounds": 4},
-        )
-        runs.append(config)
-    assert_same_run(*runs)
+    changes = {"algorithm": {"type": "FedDyn", "beta": 10.0}, "model": {"dropout": 0.3}}
+    changes["train_cfg"] = {"max_rounds": 4}
+    kinds = ("InProcessExecutor", "BackwardExecutor")
+    assert_same_run(
+        *(toycls.run(tmp_path / k, root, executor={"type": k}, **changes) for k in kinds)
+    )
 
 
 def test_streamed_images_train_the_same_model(tmp_path, root):
@@ -129,18 +122,12 @@ def test_streamed_images_train_the_same_model(tmp_path, root):
 
 def test_channels_last_is_a_matter_of_speed(tmp_path, root):
     """float64: up to the order of sums."""
-    runs = []
-    for channels_last in (True, False):
-        config = toycls.run(
-            tmp_path / str(channels_last),
-            root,
-            channels_last=channels_last,
-            dtype="float64",
-            train_cfg={"max_rounds": 2},
-        )
-        runs.append(toyseg.checkpoint(config)["state_dict"])
-    for name, tensor in runs[0].items():
-        torch.testing.assert_close(tensor, runs[1][name], rtol=1e-9, atol=1e-11)
+    changes = {"dtype": "float64", "train_cfg": {"max_rounds": 2}}
+    one, two = (
+        toyseg.checkpoint(toycls.run(tmp_path / str(last), root, channels_last=last, **changes))
+        for last in (True, False)
+    )
+    torch.testing.assert_close(one["state_dict"], two["state_dict"], rtol=1e-9, atol=1e-11)
 
 
 def test_other_images_are_not_resumed_on(tmp_path):
@@ -218,17 +205,11 @@ def test_one_client_is_centralized_training(tmp_path, root, transforms):
 @pytest.mark.parametrize("wrapper", ["SAMOptimWrapper", "ASAMOptimWrapper"])
 def test_sam_of_no_radius_is_fedavg(tmp_path, root, wrapper):
     sgd = {"type": "SGD", "lr": 0.1, "momentum": 0.9}
-    runs = []
-    for options in ({"type": "OptimWrapper"}, {"type": wrapper, "rho": 0.0}):
-        config = toycls.run(
-            tmp_path / options["type"],
-            root,
-            model={"dropout": 0.4},
-            optim_wrapper={"_delete_": True, **options, "optimizer": sgd},
-            train_cfg={"max_rounds": 3},
-        )
-        runs.append(config)
-    assert_same_run(*runs)
+    changes = {"model": {"dropout": 0.4}, "train_cfg": {"max_rounds": 3}}
+    plain = {"_delete_": True, "type": "OptimWrapper", "optimizer": sgd}
+    one = toycls.run(tmp_path / "a", root, optim_wrapper=plain, **changes)
+    sam = {**plain, "type": wrapper, "rho": 0.0}
+    assert_same_run(one, toycls.run(tmp_path / "b", root, optim_wrapper=sam, **changes))
 
 
 # ---------------------------------------------------------------- clients that are special

@@ -190,31 +190,18 @@ def check(config: dict[str, Any], entry: Entry, optimizer: str) -> None:
 
 
 SEED = 0
-ROWS = pairwise(
-    {
-        "algorithm": list(ENTRIES),
-        "optimizer": list(OPTIMIZERS),
-        "average": list(AVERAGES),
-        "network": ["cnn", "bisenetv2"],
-    },
-    SEED,
-) + pairwise(
-    {
-        "algorithm": list(ENTRIES),
-        "optimizer": list(OPTIMIZERS),
-        "average": list(AVERAGES),
-        "loss": list(LOSSES),
-    },
-    SEED,
-)
+PARTS = {
+    "algorithm": list(ENTRIES),
+    "optimizer": list(OPTIMIZERS),
+    "average": list(AVERAGES),
+}
+ROWS = pairwise({**PARTS, "network": ["cnn", "bisenetv2"]}, SEED)
+ROWS += pairwise({**PARTS, "loss": list(LOSSES)}, SEED)
 
 
 def test_the_rows_hold_every_pair():
-    for names in itertools.combinations(("algorithm", "optimizer", "average"), 2):
-        values = [
-            {"algorithm": ENTRIES, "optimizer": OPTIMIZERS, "average": AVERAGES}[n] for n in names
-        ]
-        for pair in itertools.product(*values):
+    for names in itertools.combinations(PARTS, 2):
+        for pair in itertools.product(*(PARTS[name] for name in names)):
             assert any(tuple(row[n] for n in names) == pair for row in ROWS), pair
 
 

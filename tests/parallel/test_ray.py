@@ -11,10 +11,8 @@ import ray_processes
 import torch
 import toyseg
 
-from fedseg.data_prep.segmentation import prepare_streets
-from fedseg.data_prep.segmentation_sets import IDDA, IddaOptions
 from fedseg.errors import Interrupted
-from tests.campaign.workers import SILO, streets
+from tests.campaign.workers import SILO, render, streets
 
 pytest.importorskip("ray")
 
@@ -130,9 +128,7 @@ def test_a_signal_while_ray_starts(tmp_path):
 
 def test_rendered_streets_with_parts_of_each_client_s_own(tmp_path):
     """SiloBN, a personal head, FedASAM and SWA: killed with two workers and resumed with two."""
-    rendered = {"synthetic": True, "size": (116, 64), "limit_per_user": 2, "limit_test": 1}
-    chosen = {"distribution": ["heterogeneous"], "setting": ["rainy"]}
-    prepare_streets(IDDA, tmp_path / "streets", IddaOptions(**chosen, **rendered))
+    render(tmp_path, (116, 64), 2)
     changes = {"personal": "@head", "averaging": {"start": 2, "cycle": 1}}
     changes |= {"train_cfg": {"max_rounds": 4}, "client_sampler": {"clients_per_round": 2}}
     changes |= dict.fromkeys(("val_dataloader", "val_evaluator", "test_dataloader"))
