@@ -17,7 +17,7 @@ import toyresults
 from doc_pages import PAGES, ROOT, Block, all_blocks, blocks, commands
 from mmengine.config import Config
 
-from fedseg.config.methods import compose, setting_file
+from fedseg.config.methods import SLOTS, compose, setting_file
 from fedseg.errors import ConfigError
 
 LOOP = re.compile(r"for (\w+) in ([\w ]+); do")
@@ -141,18 +141,18 @@ def has_place(config: Config, key: str) -> bool:
     return isinstance(config, dict | Config)
 
 
-def test_targets_of_make_and_modules_exist():
+def test_targets_of_make_modules_and_slots_exist():
     targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M)
-    counted = 0
-    for block, line in found():
-        if line.startswith("make"):
-            asked = [word for word in line.split()[1:] if "=" not in word]
-            assert asked and set(asked) <= set(targets), f"{block.page.name}: {line}"
-            counted += 1
-        for module in MODULE.findall(line):
-            assert importlib.util.find_spec(module), f"{block.page.name}: {line}"
-            counted += 1
-    assert counted > 3
+    made = [(block, line.split()[1:]) for block, line in found() if line.startswith("make")]
+    modules = [(block, name) for block, line in found() for name in MODULE.findall(line)]
+    assert len(made) + len(modules) > 3
+    for block, words in made:
+        asked = {word for word in words if "=" not in word}
+        assert asked and asked <= set(targets), f"{block.page.name}: make {asked}"
+    for block, name in modules:
+        assert importlib.util.find_spec(name), f"{block.page.name}: {name}"
+    page = (ROOT / "docs" / "own_algorithm.md").read_text(encoding="utf-8")
+    assert {*re.findall(r"`(\w+)`", page.split("The slots are")[1].split(";")[0])} == {*SLOTS}
 
 
 def test_every_command_is_of_a_known_kind():
