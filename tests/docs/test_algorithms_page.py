@@ -17,13 +17,14 @@ def test_page_is_what_the_script_makes():
     assert algorithm_facts.refreshed(text) == text, "run python docs/site/algorithm_facts.py"
 
 
-def test_every_method_has_a_section():
-    text = PAGE.read_text(encoding="utf-8")
+def test_every_method_has_a_section_and_a_row_of_options():
+    listed = {*re.findall(r"^### (\w+)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)}
+    listed &= {*re.findall(r"^\| `(\w+)\(", PAGE.with_name("configuration.md").read_text(), re.M)}
     for registry in (ALGORITHMS, LOCAL_LOSSES):
         registry.import_from_location()
         classes = [c for c in registry.module_dict.values() if c.__module__.startswith("fedseg.")]
         names = {c.__name__ for c in classes} - {"LocalLoss"}
-        assert names and names <= set(re.findall(r"^### (\w+)$", text, re.MULTILINE))
+        assert names and names <= listed
 
 
 @pytest.mark.parametrize(
@@ -47,5 +48,4 @@ def test_published_figures_are_those_of_the_records(section, algorithm, averagin
 
 
 def test_a_wrong_figure_is_noticed():
-    text = "<!-- facts: SWA -->\n99.99\n<!-- end -->"
-    assert "99.99" not in algorithm_facts.refreshed(text)
+    assert "99.99" not in algorithm_facts.refreshed("<!-- facts: SWA -->\n99.99\n<!-- end -->")
