@@ -98,9 +98,10 @@ def _protect_helpers() -> None:
 def _leave(code: int) -> NoReturn:
     """Exit without Python's way of taking apart all that was imported, which takes a second.
 
-    Exit handlers run as ever. Where a thread still works, or a profiler or debugger looks on,
-    Python exits in its own way.
+    Exit handlers run as ever; another Ctrl-C ends them. Where a thread still works, or a profiler
+    or debugger looks on, Python exits in its own way.
     """
+    signal.signal(signal.SIGINT, lambda *_: (_output_error(), os._exit(code)))
     working = [one for one in threading.enumerate() if not one.daemon]
     if working != [threading.main_thread()] or _looked_on():
         sys.exit(code)

@@ -11,7 +11,7 @@ import pytest
 from fedseg import cli
 
 PROGRAM = """\
-import atexit, sys, threading, time
+import atexit, signal, sys, threading, time
 from fedseg import cli
 from fedseg.errors import DataError
 
@@ -30,6 +30,8 @@ def main():
         atexit.register(lambda: print("exit handler"))
     if sys.argv[1] == "thread":
         threading.Thread(target=slow).start()
+    if sys.argv[1] == "again":
+        atexit.register(signal.raise_signal, signal.SIGINT)
     if sys.argv[1] == "fails":
         raise DataError("file: is missing")
     if sys.argv[1] == "names":
@@ -62,9 +64,11 @@ def test_repeated_options_add_up():
     assert all(values == [] for values in vars(parser.parse_args([])).values())
 
 
-def test_exit_handlers_run_and_output_is_written():
-    done = run("", stdout=subprocess.PIPE)
-    assert (done.returncode, done.stdout, done.stderr) == (3, "endexit handler\n", "told")
+@pytest.mark.parametrize(("word", "text"), [("", "endexit handler\n"), ("again", "end")])
+def test_exit_handlers_run_and_output_is_written(word, text):
+    """Unless Ctrl-C comes again, which ends them without a traceback."""
+    done = run(word, stdout=subprocess.PIPE)
+    assert (done.returncode, done.stdout, done.stderr) == (3, text, "told")
 
 
 def test_a_mistake_has_its_exit_code():

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from fedseg.config.keys import select
+from fedseg.config.keys import PROTOCOL, select
 from fedseg.core.forward import map_tensors
 from fedseg.core.hook import FederatedHook, Run
 from fedseg.core.server import Server
@@ -25,6 +25,7 @@ from fedseg.runs.results import environment
 DEFAULTS = {"train_cfg.amp": False, "channels_last": True}
 # without a BatchNorm policy no figure depends on them
 TEST_BATCHES = r"val_dataloader\.[^.]*\.(batch_size|drop_last)"
+OWN_IMAGES = "train images without a checksum"
 # of a schedule's state, how far it has got; ``end`` only says when it stops
 SCHEDULE = "learning rate schedule"
 PROGRESS = ("last_step", "_global_step", "_last_value", "end")
@@ -145,7 +146,14 @@ def _check(run: Any, path: Path, payload: dict[str, Any]) -> None:
             f"train_cfg.max_rounds={run.max_rounds} is fewer; give at least as many, or another "
             "--work-dir"
         )
-    other = _other_value(payload["meta"]["identity"], _identity(run, payload["round"]))
+    before, now = dict(payload["meta"]["identity"]), _identity(run, payload["round"])
+    images = before.pop(OWN_IMAGES, None), now.pop(OWN_IMAGES, None)
+    if images[0] not in (None, images[1]):
+        run.logger.warning(
+            f"train_dataloader.dataset: rounds 1 to {payload['round']} had {images[0]}, now "
+            f"{images[1]}: no checksum says whether the images are the same"
+        )
+    other = _other_value(before, now)
     if other is not None:
         name, before, now = other
         raise ConfigError(
@@ -288,6 +296,9 @@ def _identity(run: Any, round_: int) -> dict[str, Any]:
     if select({"client_sampler": sampler}) != select({"client_sampler": sampler}, resumed=True):
         listed = [run.client_sampler.participants(number) for number in range(1, round_ + 1)]
         identity[f"participants of rounds 1 to {round_}"] = digest(listed)
+    if not {"files", "split_checksum"} & set(dir(getattr(run.data, "dataset", None))):
+        given = {"train_dataloader": {"dataset": config["train_dataloader"].get("dataset")}}
+        identity[OWN_IMAGES] = select(given, PROTOCOL)
     schedules = [
         {k: v for k, v in scheduler.state_dict().items() if k not in PROGRESS}
         for scheduler in run.param_schedulers

@@ -287,6 +287,13 @@ def test_a_resumed_run_is_the_same_run(run, changes, what):
         toyseg.train(toyseg.merge(run, changes), resume=True)
 
 
+def test_other_arguments_of_images_without_a_checksum_are_told(run):
+    toyseg.train(toyseg.merge(run, {"train_dataloader": {"dataset": {"scale": 2}}}), resume=True)
+    assert "dataset.scale': 2}: no checksum says whether the images are the same" in toyseg.logs(
+        run
+    )
+
+
 def test_a_schedule_that_more_rounds_would_change(tmp_path):
     schedule = {"param_scheduler": [{"type": "PolyLR", "power": 0.9}]}
     short = settings(tmp_path, averaging=None, **schedule)
