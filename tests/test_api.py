@@ -1,14 +1,13 @@
 """The suite from Python: what it returns, what it refuses, and the notebook that shows it."""
 
 import json
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from command_line import python
 
 import fedseg
 from fedseg.data_prep import classification
@@ -20,8 +19,7 @@ NOTEBOOK = Path(__file__).parents[1] / "docs" / "first_run.ipynb"
 
 def test_importing_fedseg_imports_nothing_slow():
     code = "import fedseg, sys; print(*{'torch', 'numpy', 'mmengine'} & sys.modules.keys())"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == ""
+    assert python(code).strip() == ""
     assert all(callable(getattr(fedseg, name)) for name in fedseg.__all__)
 
 

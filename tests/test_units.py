@@ -1,7 +1,6 @@
 """Units as people read them."""
 
-import subprocess
-import sys
+from command_line import python
 
 from fedseg.units import format_bytes, format_duration
 
@@ -22,6 +21,5 @@ def test_peak_memory_grows_with_what_is_held():
         "from fedseg.units import peak_memory; before = peak_memory();"
         "held = b'1' * (before + 2**24); print(len(held), peak_memory() - before)"
     )  # a process of its own: one that has imported torch would have to hold gigabytes
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    held, grown = map(int, done.stdout.split())
-    assert held > 2**24 < grown, done.stderr
+    held, grown = map(int, python(program).split())
+    assert held > 2**24 < grown

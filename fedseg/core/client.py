@@ -116,7 +116,8 @@ class Client:
         if replay:
             self._restore_random_state()
         else:
-            self._save_random_state()
+            cuda = torch.cuda.get_rng_state(self.w.device) if self.w.is_cuda else None
+            self._random_state = (torch.get_rng_state(), cuda)
         with self._trainer.autocast():
             loss = self._trainer.loss(self)
         self.flat.backward(loss)
@@ -124,10 +125,6 @@ class Client:
         if not replay:
             self.loss = loss
         return loss
-
-    def _save_random_state(self) -> None:
-        cuda = torch.cuda.get_rng_state(self.w.device) if self.w.is_cuda else None
-        self._random_state = (torch.get_rng_state(), cuda)
 
     def _restore_random_state(self) -> None:
         cpu, cuda = self._random_state

@@ -125,7 +125,7 @@ class FlatModel:
         self._gradients: list[tuple[nn.Parameter, Tensor]] = []
         gaps = torch.ones(size, dtype=torch.bool)
         for slot in self.slots:
-            gaps[slot.span] = False
+            slot.view(gaps).fill_(False)
             parameter = parameters[slot.name]
             view = slot.view(self.w)
             view.copy_(parameter.detach())

@@ -142,7 +142,7 @@ class FederatedTrainLoop(BaseLoop):
 
     def _run_round(self, number: int) -> None:
         run, server, algorithm = self.runner, self.runner.server, self.runner.algorithm
-        initial = None
+        data, initial = run.data, None
         if number == 1 and self.val_initial and run.val_loop is not None:
             initial = run.val_loop.run()
         record = self._begin_round(number)
@@ -154,7 +154,9 @@ class FederatedTrainLoop(BaseLoop):
             # 2. Broadcast: the model to start from, and the algorithm's extras
             message = algorithm.broadcast(server)
             # 3. Train: every participant does its local steps
-            outcomes = run.executor.run(self._tasks(number, participants), message)
+            facts = ((c, data.clients[c], data.sizes[c], data.num_steps(c)) for c in participants)
+            tasks = [Task(number, server.exchange, *f, run.store.look_up(f[1])) for f in facts]
+            outcomes = run.executor.run(tasks, message)
             # 4. Aggregate: add checked updates, or sums of blocks of them, to the running sums
             updates = self._aggregate(outcomes, message, record)
             # 5. Step: the algorithm's server rule gives the new global model
@@ -182,11 +184,6 @@ class FederatedTrainLoop(BaseLoop):
         record = RoundRecord(number, rates[0])
         record.seconds["data_wait"] -= run.data.seconds_waiting
         return record
-
-    def _tasks(self, number: int, participants: list[int]) -> list[Task]:
-        data, store, exchange = self.runner.data, self.runner.store, self.runner.server.exchange
-        facts = ((c, data.clients[c], data.sizes[c], data.num_steps(c)) for c in participants)
-        return [Task(number, exchange, *one, store.look_up(one[1])) for one in facts]
 
     def _aggregate(
         self, outcomes: Iterator[Outcome], message: Message, record: RoundRecord

@@ -1,12 +1,11 @@
 """The command ``fedseg``: it finds its sub-commands, and --help of none imports anything slow."""
 
 import os
-import subprocess
 import sys
 from argparse import ArgumentTypeError
 
 import pytest
-from command_line import ROOT
+from command_line import ROOT, python
 
 from fedseg import cli
 from fedseg.commands import main as command
@@ -43,10 +42,9 @@ for words in {WORDS!r}:
         assert end.code == 0, words
     assert not sys.modules.keys() & set({SLOW!r}), words
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
-    assert done.returncode == 0, done.stderr
+    out = python(code, cwd=ROOT)
     for words in WORDS:
-        assert f"usage: fedseg {' '.join(words)} " in done.stdout
+        assert f"usage: fedseg {' '.join(words)} " in out
 
 
 def test_what_is_not_there_is_told_before_anything_slow_is_imported(tmp_path):
@@ -68,14 +66,7 @@ for words in {lines!r}:
     else:
         raise AssertionError(words)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-    assert done.returncode == 0, done.stderr
+    python(code, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)})
 
 
 def test_every_tool_of_the_repository_is_a_command():

@@ -3,13 +3,13 @@
 import copy
 import pkgutil
 import pydoc
-import subprocess
 import sys
 from dataclasses import replace
 from importlib import import_module
 
 import pytest
 import toyseg
+from command_line import python
 from mmengine.config import Config
 
 import fedseg
@@ -78,8 +78,7 @@ def test_keys_and_missing_data_are_told_without_torch(tmp_path):
     )
     options = [[f"{key}=1" for key in WITHOUT_IMPORTS], [f"data_root={tmp_path / 'nowhere'}"]]
     code = code.format(options=options)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    *lines, root, torch = done.stdout.splitlines()
+    *lines, root, torch = python(code).splitlines()
     assert len(lines) == len(WITHOUT_IMPORTS) and torch == "False"
     for field in WITHOUT_IMPORTS.values():
         assert sum(field in line for line in lines) == 1

@@ -17,12 +17,9 @@ HOOK = {"type": "CurvatureHook", "interval": 2, "samples": 8}
 
 
 def test_a_run_stays_the_same_and_has_curvature(tmp_path):
-    plain = toyseg.settings(tmp_path / "plain", train_cfg={"max_rounds": 3})
-    measured = toyseg.settings(
-        tmp_path / "measured", train_cfg={"max_rounds": 3}, custom_hooks=[HOOK]
-    )
-    toyseg.train(plain)
-    toyseg.train(measured)
+    rounds = {"train_cfg": {"max_rounds": 3}}
+    plain = toyseg.run(tmp_path / "plain", **rounds)
+    measured = toyseg.run(tmp_path / "measured", **rounds, custom_hooks=[HOOK])
     one, other = toyseg.checkpoint(plain), toyseg.checkpoint(measured)
     assert not toyseg.differences(one["state_dict"], other["state_dict"])
     assert not toyseg.differences(one["averaged_state_dict"], other["averaged_state_dict"])
@@ -52,13 +49,11 @@ def test_what_cannot_be_computed_does_not_stop_the_run(tmp_path, monkeypatch):
         raise TrainingError("no convergence")
 
     monkeypatch.setattr("fedseg.curvature.spectrum.largest", fails)
-    config = toyseg.settings(tmp_path, train_cfg={"max_rounds": 2}, custom_hooks=[HOOK])
-    toyseg.train(config)
+    config = toyseg.run(tmp_path, train_cfg={"max_rounds": 2}, custom_hooks=[HOOK])
     last = toyseg.history(config)[-1]
     assert last["lambda_max"] is None and last["client_lambda_max"] is None
     assert last["gradient_norm"] > 0
-    (log,) = Path(config["work_dir"]).glob("*/*.log")
-    assert "round 2: lambda_max: no convergence" in log.read_text()
+    assert "round 2: lambda_max: no convergence" in toyseg.logs(config)
 
 
 def test_quantities_of_a_quadratic(tmp_path):
@@ -83,14 +78,13 @@ def test_models_that_are_thrown_away_do_not_count(tmp_path):
     naive = {"type": "NaiveFedGloSS", "rho_server": 0.0, "admm": False}
     lines = []
     for name, algorithm in (("plain", {"type": "FedAvg"}), ("naive", naive)):
-        config = toyseg.settings(
+        config = toyseg.run(
             tmp_path / name,
             **toyseg.PLAIN,
             algorithm=algorithm,
             custom_hooks=[HOOK],
             train_cfg={"max_rounds": 2},
         )
-        toyseg.train(config)
         lines.append(toyseg.history(config)[-1])
     for figure in ("client_lambda_max", "client_drift", "update_cosine"):
         assert lines[1][figure] == pytest.approx(lines[0][figure], rel=1e-5)

@@ -107,8 +107,7 @@ def run(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("landscape")
     root = toycls.write_data(folder / "data")
     keep = {"default_hooks": {"checkpoint": {"interval": 1, "keep_every": 1}}}
-    config = toycls.settings(folder, root, train_cfg={"max_rounds": 3}, averaging=None, **keep)
-    toyseg.train(config)
+    config = toycls.run(folder, root, train_cfg={"max_rounds": 3}, averaging=None, **keep)
     return Path(config["work_dir"])
 
 
@@ -237,9 +236,7 @@ def test_the_command_line_between_two_rounds_and_wrong_arguments(run_tool, run, 
     code, _, err = run_tool("landscape", "random", run, "--client", "nobody", *options)
     assert code == 2 and "--client" in err and "'nobody'" in err
     assert not (tmp_path / "client").exists()
-    client = next(
-        iter(json.loads((run / "history.jsonl").read_text().splitlines()[-1])["participants"])
-    )["client"]
+    client = toyseg.history({"work_dir": run})[-1]["participants"][0]["client"]
     code, out, err = run_tool("landscape", "line", first, "--client", client, *options)
     assert code == 0, err
     content = json.loads((tmp_path / "client" / "landscape.json").read_text())

@@ -159,8 +159,7 @@ def test_metrics_do_not_depend_on_the_batch_size(trained, root, size):
 
 def test_sets_for_the_end_are_evaluated_at_the_end(tmp_path, root):
     """Three evaluations, the corrupted images in the last one only; tools/test.py always does."""
-    config = toycls.settings(tmp_path, root, train_cfg={"val_interval": 2})
-    toyseg.train(config)
+    config = toycls.run(tmp_path, root, train_cfg={"val_interval": 2})
     metrics = {r["round"]: set(r["metrics"]) for r in toyseg.history(config) if "metrics" in r}
     assert metrics[2] == metrics[4] == {"test/accuracy"}
     expected = {f"corrupted/accuracy_severity_{s}" for s in range(1, 6)}
@@ -178,8 +177,7 @@ def test_missing_optional_data_are_left_out_with_a_warning(tmp_path, root):
     runner = toyseg.train(config)
     assert runner.val_loop.missing == ["corrupted"]
     assert set(toyseg.history(config)[0]["metrics"]) == {"test/accuracy"}
-    log = next(Path(config["work_dir"]).rglob("*.log")).read_text()
-    assert "skipping optional test set 'corrupted': no data found in" in log
+    assert "skipping optional test set 'corrupted': no data found in" in toyseg.logs(config)
     results = json.loads((Path(config["work_dir"]) / "results.json").read_text())
     assert set(results["final"]) == {"test"} and "test:corrupted" not in results["data"]
 

@@ -130,10 +130,9 @@ def test_groups_keep_their_multiple_of_the_rate():
     [{"type": "SWA", "start": 7, "cycle": 9, "lr2": 0.1}, {"type": "WIMA", "start": 9}],
 )
 def test_an_average_that_never_begins_says_so(tmp_path, averaging):
-    _, _, seen = run(tmp_path, averaging)
-    log = next((tmp_path / "run").glob("*/*.log")).read_text()
+    config, _, seen = run(tmp_path, averaging)
     words = "would collect its first model in round 9, after the last (8)"
-    assert f"{averaging['type']} {words}" in log
+    assert f"{averaging['type']} {words}" in toyseg.logs(config)
     assert seen.evaluated == [None] * 8
 
 

@@ -4,9 +4,9 @@ Counted are files and functions below ``fedseg/`` that are entered, each once: w
 ``lambda`` make. Modules, bodies of classes and comprehensions are no functions.
 """
 
-import subprocess
-import sys
 from pathlib import Path
+
+from command_line import python
 
 from fedseg.data_prep.synthetic_shapes import write_shapes
 
@@ -43,8 +43,5 @@ except Perturbed:
 
 def test_the_walk_to_the_first_perturbation_is_short(tmp_path: Path):
     write_shapes(tmp_path / "data" / "demo_shapes", train=1000, test=20)
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
-    files, functions = map(int, done.stdout.split())
+    files, functions = map(int, python(SCRIPT, cwd=tmp_path).split())
     assert files <= FILES and functions <= FUNCTIONS, (files, functions)

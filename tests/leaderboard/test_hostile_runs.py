@@ -30,14 +30,12 @@ def mark(tmp_path) -> Path:
 
 
 @pytest.fixture
-def run(small_run, tmp_path, mark, monkeypatch) -> Path:
+def run(run_copy, tmp_path, mark, monkeypatch) -> Path:
     """A copy of a run, with hostile modules in it and on the path."""
-    folder = tmp_path / "run"
-    shutil.copytree(small_run, folder, ignore=shutil.ignore_patterns("pictures", "test", "2*"))
     program = f"from pathlib import Path\nPath({str(mark)!r}).touch()\n"
     program += "class Thing:\n    def __init__(self, *args, **kwargs):\n        pass\n"
     elsewhere = tmp_path / "installed"
-    for place in (folder, elsewhere / HOSTILE, elsewhere):
+    for place in (run_copy, elsewhere / HOSTILE, elsewhere):
         place.mkdir(exist_ok=True, parents=True)
         (place / f"{HOSTILE}.py").write_text(program)
     for name in ("__init__", "registry"):
@@ -45,7 +43,7 @@ def run(small_run, tmp_path, mark, monkeypatch) -> Path:
     monkeypatch.syspath_prepend(elsewhere)
     torch.save({"state_dict": Payload(mark)}, tmp_path / "hostile.pth")
     monkeypatch.chdir(tmp_path)
-    return folder
+    return run_copy
 
 
 def rewrite(run: Path, path: str, value) -> None:

@@ -186,7 +186,7 @@ def test_wrong_configs(config, message):
 
 
 def one_round(tmp_path, wrapper, **changes):
-    config = toyseg.settings(
+    config = toyseg.run(
         tmp_path,
         **{
             **toyseg.PLAIN,
@@ -195,7 +195,6 @@ def one_round(tmp_path, wrapper, **changes):
             **changes,
         },
     )
-    toyseg.train(config)
     return toyseg.checkpoint(config)["state_dict"]
 
 

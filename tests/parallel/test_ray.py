@@ -22,8 +22,7 @@ DEADLINE = 200  # seconds
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
-    config = toyseg.settings(tmp_path_factory.mktemp("alone"), **CONFIG)
-    toyseg.train(config)
+    config = toyseg.run(tmp_path_factory.mktemp("alone"), **CONFIG)
     return config
 
 

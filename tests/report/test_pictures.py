@@ -138,10 +138,8 @@ def test_a_failing_picture_is_a_warning(tmp_path, monkeypatch):
 
     monkeypatch.setattr(pictures, "write_charts", fail)
     hooks = {"pictures": {"type": "PicturesHook"}}
-    config = toyseg.settings(tmp_path, train_cfg={"max_rounds": 1}, default_hooks=hooks)
-    toyseg.train(config)
-    (log,) = Path(config["work_dir"]).glob("*/*.log")
-    assert "pictures: not all could be drawn: RuntimeError('no room')" in log.read_text()
+    config = toyseg.run(tmp_path, train_cfg={"max_rounds": 1}, default_hooks=hooks)
+    assert "pictures: not all could be drawn: RuntimeError('no room')" in toyseg.logs(config)
     assert (Path(config["work_dir"]) / "results.json").is_file()
 
 

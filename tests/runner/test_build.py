@@ -3,8 +3,6 @@
 import copy
 import hashlib
 import json
-import subprocess
-import sys
 import warnings
 from contextlib import nullcontext
 from pathlib import Path
@@ -14,6 +12,7 @@ import pytest
 import torch
 import toyquad
 import toyseg
+from command_line import python
 from landmark_files import write_photo
 from mmengine.config import Config
 from torch import nn
@@ -280,10 +279,10 @@ def test_another_process_builds_the_same_model(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(config))
     toy = str(ROOT / "tests" / "support")
     script = SCRIPT.format(toy=toy, config=str(tmp_path / "config.json"))
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+    assert (
+        python(script, cwd=ROOT).split()[-1]
+        == hashlib.sha256(own.flat.w.numpy().tobytes()).hexdigest()
     )
-    assert done.stdout.split()[-1] == hashlib.sha256(own.flat.w.numpy().tobytes()).hexdigest()
 
 
 @pytest.mark.parametrize(

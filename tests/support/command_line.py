@@ -112,6 +112,14 @@ def run(
     return subprocess.CompletedProcess(started.args, started.returncode, out, err)
 
 
+def python(program: str, **options: Any) -> str:
+    """Standard output of a program in an interpreter of its own, which must succeed."""
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, **options)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 class ForkedJob:
     """A run of a sweep as a fork, in the place of its :class:`subprocess.Popen`."""
 
