@@ -36,6 +36,8 @@ class FlexLoRA(FedAvg):
             are as large as those weights.
     """
 
+    aggregate = None  # Products, once the layers are known
+
     def __init__(self, fedex: bool = False) -> None:
         super().__init__()
         self.fedex = fedex
@@ -58,8 +60,6 @@ class FlexLoRA(FedAvg):
             raise ConfigError(
                 "personal: FlexLoRA averages products of A and B: share both, or use FedAvg"
             )
-        if self.aggregate is not Aggregate:
-            raise ConfigError("robust: FlexLoRA has its own aggregation: set robust=None")
 
     def bind(self, flat: FlatModel) -> None:
         self.aggregate = Products(self._pairs)

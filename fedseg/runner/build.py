@@ -307,7 +307,7 @@ def assemble_trainer(
     if cfg.get("robust") is not None:
         if algorithm.aggregate is not Aggregate:
             kind = type(algorithm).__name__
-            raise ConfigError(f"robust: {kind} has a sum of its own: set robust=None")
+            raise ConfigError(f"robust: {kind} has its own aggregation: set robust=None")
         algorithm.aggregate = build(AGGREGATES, cfg.robust, "robust")
     _check_rounds(algorithm)
     lacks = getattr(flat.model, "lacks", None)

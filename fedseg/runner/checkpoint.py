@@ -106,8 +106,8 @@ def _content_digest(payload: Mapping[str, Any]) -> str:
 
 def _check_readable(value: Any, where: str) -> None:
     """Raise ConfigError for what :func:`load_checkpoint` would not take, of a hook's, say."""
-    if type(value) in (dict, list, tuple, set):
-        for key, one in value.items() if isinstance(value, dict) else enumerate(value):
+    if isinstance(value, Mapping | list | tuple | set):
+        for key, one in value.items() if isinstance(value, Mapping) else enumerate(value):
             _check_readable(key, where)
             _check_readable(one, f"{where}: {key}")
     elif isinstance(value, Tensor):
@@ -123,8 +123,6 @@ def _check_readable(value: Any, where: str) -> None:
 
 def _with_storage(tensor: Tensor) -> Tensor:
     """An expanded tensor as one that has its values, see :func:`check_stored`."""
-    if tensor.layout != torch.strided:
-        return tensor
     expanded = tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes()
     return tensor.contiguous() if expanded else tensor
 
@@ -134,8 +132,8 @@ def save_checkpoint(path: Path, payload: Mapping[str, Any], frozen: Collection[s
 
     ``frozen``: names of weights that no round changes; a file beside the checkpoints has them.
     """
-    payload = map_tensors(_with_storage, payload)
     _check_readable(payload, "checkpoint")
+    payload = map_tensors(_with_storage, payload)
     weights = payload["state_dict"] if frozen else {}
     shared = {name: tensor for name, tensor in weights.items() if name in frozen}
     if shared:

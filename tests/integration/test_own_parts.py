@@ -14,120 +14,80 @@ from fedseg.algorithms import FedAvg
 from fedseg.core.local_loss import LocalLoss
 from fedseg.core.messages import Payload, Update
 from fedseg.core.server import Aggregate
-from fedseg.errors import ConfigError, DataError, TrainingError
+from fedseg.errors import ConfigError, TrainingError, UserError
 from fedseg.hooks import FederatedHook
 from fedseg.registry import ALGORITHMS, HOOKS, LOCAL_LOSSES, METRICS, SAMPLERS
 from fedseg.runner.sampler import ClientSampler
 
-CONFIG = {"custom_imports": {"imports": ["toyquad", "toyseg"]}}
-SLIPS = {
-    "no update": (lambda delta: {"delta": delta}, "finish.. must return an Update"),
-    "text": (lambda delta: Update({"delta": delta}, {"samples": "3"}), "Update.weights.samples"),
-    "negative": (lambda delta: Update({"delta": delta}, {"samples": -1}), "a weight .* negative"),
-    "nothing": (lambda delta: Update({"delta": delta}, {"samples": 0}), "round 1: no client takes"),
-    "buffers": (lambda delta: Update({"delta": delta, "buffers": delta}), "buffers is the name of"),
-    "NumPy": (lambda delta: Update({"delta": delta.numpy()}), "delta is no dense tensor"),
-    "twice": (
-        lambda delta: Update({"delta": delta, "x": delta}, payloads={"x": delta}),
-        "x is the",
-    ),
-    "list": (
-        lambda delta: Update({"delta": delta}, {"w": 1}, payloads={"x": [1.0]}),
-        "x must be a tensor",
-    ),
-    "heavy": (
-        lambda delta: Update({"delta": delta}, {"w": 1e308}, payloads={"x": delta}),
-        "x has a",
-    ),
-    "below 0": (
-        lambda delta: Update({"delta": delta}, {"w": -1}, payloads={"x": delta}),
-        "x has a",
-    ),
-}
-KINDS = {
+KEPT = {  # what no checkpoint could bring back
     "numpy": np.arange(3),
-    "NumPy's float": np.float64(1),
+    "number": np.float64(1),
     "path": Path("x"),
     "sparse": torch.ones(3).to_sparse(),
     "complex": torch.ones(3, dtype=torch.complex64),
+    "NaN": torch.tensor(math.nan),
+}
+SENT = {  # by finish, given the delta, and what it is told
+    "dict": (lambda d: {"delta": d}, r"finish\(\) must return an Update"),
+    "text": (lambda d: Update({"delta": d}, {"samples": "3"}), "Update.weights.samples: must be"),
+    "minus": (lambda d: Update({"delta": d}, {"samples": -1}), "a weight of means is negative"),
+    "zero": (lambda d: Update({"delta": d}, {"samples": 0}), "round 1: no client takes part"),
+    "buffers": (lambda d: Update({"delta": d, "buffers": d}), "buffers is the name of two"),
+    "NumPy": (lambda d: Update({"delta": d.numpy()}), "delta is no dense tensor"),
+    "twice": (lambda d: Update({"delta": d, "x": d}, payloads={"x": d}), "x is the name of two"),
+    "list": (lambda d: Update({"delta": d}, {"w": 1}, payloads={"x": [1.0]}), "x must be a tensor"),
+    "heavy": (lambda d: Update({"delta": d}, {"w": 1e308}, payloads={"x": d}), "x has a weight"),
+    "light": (lambda d: Update({"delta": d}, {"w": -1}, payloads={"x": d}), "x has a weight"),
 }
 
 
 @ALGORITHMS.register_module()
-class Slips(FedAvg):
+class Own(FedAvg):
+    weightings, server_vectors = ("samples", "uniform"), ("mine",)
     payloads = (Payload("x", None, "w"),)
 
-    def __init__(self, slip: str):
+    def __init__(self, sends: str = "", keeps: str = "", where: str = ""):
         super().__init__()
-        self.slip = slip
+        self.sends, self.kept, self.where = sends, KEPT.get(keeps), where
 
     def finish(self, client):
-        return SLIPS[self.slip][0](client.delta())
-
-
-@ALGORITHMS.register_module()
-class Some(FedAvg):
-    """Only c and d send a second vector, of their position."""
-
-    weightings = ("samples", "uniform")
-    payloads = (Payload("x", ()),)
-
-    def finish(self, client):
-        delta = client.delta()
-        more = {"more": torch.full_like(delta, client.index)} if client.id in "cd" else {}
-        return Update(
-            {"delta": delta, **more}, payloads={"x": client.loss.clone().requires_grad_()}
-        )
+        if self.where == "client":
+            client.state["mine"] = self.kept
+        if self.sends:
+            return SENT[self.sends][0](client.delta())
+        more = {"more": torch.full_like(client.w, client.index)} if client.id in "cd" else {}
+        loss = {"x": client.w.clone().requires_grad_()}
+        return Update({"delta": client.delta(), **more}, {"w": 1}, payloads=loss)
 
     def step(self, server, updates):
         super().step(server, updates)
         self.means = updates.mean("more")[0].item(), updates.uniform_mean("more")[0].item()
         assert not updates.mean("x").requires_grad
-
-
-@ALGORITHMS.register_module()
-class Keeps(FedAvg):
-    """Puts something into a client's, the server's or a hook's state."""
-
-    def __init__(self, what: str, where: str):
-        super().__init__()
-        self.what, self.where = what, where
-
-    def finish(self, client):
-        if self.where == "client":
-            client.state["mine"] = KINDS[self.what]
-        return super().finish(client)
-
-    def step(self, server, updates):
-        super().step(server, updates)
         if self.where == "server":
-            server.state["mine"] = KINDS.get(self.what, torch.tensor(math.nan))
+            server.state["mine"] = self.kept
 
 
 @ALGORITHMS.register_module()
 class Sums(FedAvg):
-    aggregate = type("Own", (Aggregate,), {})
+    aggregate = type("OwnSum", (Aggregate,), {})
 
 
 @HOOKS.register_module()
 class Sends(FederatedHook):
-    """A payload like the model, or another one."""
-
     def __init__(self, name="mine", shape=None, weighting="samples"):  # wrong ones, too
         self.payloads = [Payload(name, shape, weighting, broadcast=True)]
 
     def after_client(self, runner, client, update):
-        whole = client.w.clone()
-        rows = self.payloads[0].weighting == "rows"
-        update.payloads["mine"] = (whole, torch.ones_like(whole).double()) if rows else whole
+        rows = (client.w.clone(), torch.ones_like(client.w).double())
+        update.payloads["mine"] = rows if self.payloads[0].weighting == "rows" else rows[0]
 
 
 @HOOKS.register_module()
 class Meddles(FederatedHook):
     """Noise on all of an update, a figure in the record, something in the state."""
 
-    def __init__(self, figure: str = "mine", kept: str = ""):
-        self.figure, self.kept = figure, kept
+    def __init__(self, figure: str = "mine", keeps: str = ""):
+        self.figure, self.kept = figure, KEPT.get(keeps, (1, "x", None, torch.ones(2), {True}))
 
     def after_client(self, runner, client, update):
         seed = torch.Generator().manual_seed(100 * client.round + client.index)
@@ -138,7 +98,7 @@ class Meddles(FederatedHook):
         record[self.figure] = 1.5
 
     def state_dict(self):
-        return {"kept": KINDS.get(self.kept, (1, "x", None, torch.ones(2), {True}))}
+        return {"kept": self.kept}
 
 
 @LOCAL_LOSSES.register_module()
@@ -147,9 +107,9 @@ class OwnLoss(LocalLoss):
         self.what = what
 
     def loss(self, client):
-        loss = client.model_loss()
         if self.what == "bug":
             raise KeyError("prototype")
+        loss = client.model_loss()
         return {"number": 1.0, "row": loss.repeat(3), "detached": loss.detach()}.get(
             self.what, loss
         )
@@ -160,11 +120,11 @@ class OwnLoss(LocalLoss):
 
 @METRICS.register_module()
 class Positions(BaseMetric):
-    """Parameters of other names than MMSegmentation's."""
+    """Its parameters have other names than MMSegmentation's."""
 
     default_prefix = None
 
-    def __init__(self, value=2.0):  # any
+    def __init__(self, value):  # any
         super().__init__()
         self.value = value
 
@@ -187,135 +147,108 @@ class Draws(ClientSampler):
         return self.drawn if self.drawn != ["random"] else [self.calls % 4]
 
 
-def run(folder, **changes):
-    return toyquad.run(folder, changes.pop("algorithm", {"type": "FedAvg"}), **CONFIG, **changes)
+def settings(folder, algorithm=None, **changes):
+    imports = {"custom_imports": {"imports": ["toyquad", "toyseg"]}}
+    return toyquad.settings(folder, algorithm or {"type": "FedAvg"}, **imports, **changes)
 
 
-@pytest.mark.parametrize("slip", SLIPS)
-def test_what_finish_returns(tmp_path, slip):
-    with pytest.raises((ConfigError, TrainingError), match=SLIPS[slip][1]) as caught:
-        run(tmp_path, algorithm={"type": "Slips", "slip": slip})
+@pytest.mark.parametrize("sends", SENT)
+def test_what_finish_returns(tmp_path, sends):
+    with pytest.raises((ConfigError, TrainingError), match=SENT[sends][1]) as caught:
+        toyseg.train(settings(tmp_path, {"type": "Own", "sends": sends}))
     assert "learning rate" not in str(caught.value)
 
 
 def test_a_vector_that_some_send_has_the_mean_of_these(tmp_path):
-    config = toyquad.settings(tmp_path, {"type": "Some"}, **CONFIG)
-    made = toyseg.train(config)
+    """Clients c and d send their positions, 2 and 3; they have 1 and 4 samples."""
+    made = toyseg.train(settings(tmp_path, {"type": "Own"}))
     assert made.algorithm.means == pytest.approx(((1 * 2 + 4 * 3) / 5, 2.5))
 
 
 @pytest.mark.parametrize("weighting", ["samples", "rows"])
 @pytest.mark.parametrize("personal", [None, "conv1"])
 def test_a_payload_like_the_model_is_charged_without_gaps(tmp_path, weighting, personal):
-    hook = {"type": "Sends", "weighting": weighting}
-    plain = toyseg.settings(tmp_path, **toyseg.PLAIN, personal=personal, val_dataloader=None)
-    alone = {**plain, "work_dir": str(tmp_path / "alone")}
-    made = toyseg.train({**plain, "custom_hooks": [hook]})
-    toyseg.train(alone)
-    local = 0 if personal is None else int(made.flat.personal.sum())
-    shared = made.flat.num_parameters - local
-    for one, other in zip(toyseg.history(plain), toyseg.history(alone), strict=True):
-        clients = len(one["participants"])
-        assert one["bytes_down"] - other["bytes_down"] == 4 * shared * clients
-        size = (4 + 8 if weighting == "rows" else 4) * shared
-        assert one["bytes_up"] - other["bytes_up"] == size * clients
+    changes = {**toyseg.PLAIN, "personal": personal, "val_dataloader": None}
+    alone = toyseg.run(tmp_path / "alone", **changes)
+    hooks = [{"type": "Sends", "weighting": weighting}]
+    config = toyseg.settings(tmp_path, **changes, custom_hooks=hooks)
+    flat = toyseg.train(config).flat
+    shared = flat.num_parameters - (0 if personal is None else int(flat.personal.sum()))
+    for one, other in zip(toyseg.history(config), toyseg.history(alone), strict=True):
+        size = shared * len(one["participants"])
+        assert one["bytes_down"] - other["bytes_down"] == 4 * size
+        assert one["bytes_up"] - other["bytes_up"] == (12 if weighting == "rows" else 4) * size
 
 
 def test_noise_does_not_reach_the_gaps_between_parameters(tmp_path):
     """They count in norms, and a resumed run would lack them."""
-    hooks = {"custom_hooks": [{"type": "Meddles"}], "optim_wrapper": {"optimizer": {"lr": 0.01}}}
     algorithm = {"type": "FedGloSS", "rho_server": 0.1, "admm": False}
-    whole = run(tmp_path / "whole", algorithm=algorithm, **hooks)
-    cut = toyquad.settings(tmp_path / "cut", algorithm, **CONFIG, **hooks)
+    whole, cut = (
+        settings(tmp_path / name, algorithm, custom_hooks=[{"type": "Meddles"}])
+        for name in ("whole", "cut")
+    )
+    toyseg.train(whole)
     toyseg.train(toyseg.merge(cut, {"train_cfg": {"max_rounds": 1}}))
     toyseg.check_resumed(whole, cut)
     lengths = [np.linalg.norm(w) for w in toyquad.trace(whole)[1:]]
     assert [line["norm_w"] for line in toyseg.history(whole)] == pytest.approx(lengths)
 
 
-@pytest.mark.parametrize("what", KINDS)
-@pytest.mark.parametrize("where", ["client", "server", "hook"])
-def test_what_no_checkpoint_could_bring_back_is_not_kept(tmp_path, what, where):
-    hooks = {"custom_hooks": [{"type": "Meddles", "kept": what}]} if where == "hook" else {}
-    if where == "client" and isinstance(KINDS[what], torch.Tensor):
-        return
-    algorithm = {"type": "Keeps", "what": what, "where": where}
-    with pytest.raises((ConfigError, DataError), match=r"no tensor|of Tensor|no checkpoint can"):
-        run(tmp_path, algorithm=algorithm, **hooks)
-    assert not list(tmp_path.glob("run/checkpoints/*.pth"))
+def kept(where, what):
+    told = "client.state.mine: must be an instance of Tensor"
+    if where != "client":
+        told = "mine: is (a .*, no tensor|not finite)|, which no checkpoint can bring back"
+    return {"algorithm": {"type": "Own", "keeps": what, "where": where}}, told
 
 
-def test_a_state_of_the_server_that_is_not_finite_is_told_at_once(tmp_path):
-    with pytest.raises(DataError, match="round 1: server: state: mine: is not finite"):
-        run(tmp_path, algorithm={"type": "Keeps", "what": "NaN", "where": "server"})
+def hook(told, algorithm=None, **options):
+    return {"custom_hooks": [options], "algorithm": algorithm}, told
 
 
-@pytest.mark.parametrize(
-    ("changes", "told"),
-    [
-        ({"robust": {"type": "CoordinateMedian"}, "algorithm": {"type": "Sums"}}, "Sums has a sum"),
-        *(
-            ({"custom_hooks": [{"type": "Meddles", "figure": name}]}, f"hook changes '{name}'")
-            for name in ("loss", "metrics")
-        ),
-        *(
-            ({"custom_hooks": [{"type": "Sends", **declared}]}, told)
-            for declared, told in (
-                ({"shape": [-1]}, r"Sends: Payload\('mine'\)\.shape\[0\]: must be .* not -1"),
-                ({"shape": ["class"]}, r"shape\[0\]: must be .*'classes'.* not 'class'"),
-                ({"shape": 3}, "shape: must be a list, not 3"),
-                ({"weighting": None}, "weighting: must be a string"),
-                ({"name": "optim.momentum"}, "is that of server optimizers, too"),
-            )
-        ),
-        (
-            {
-                "algorithm": {"type": "SCAFFOLD"},
-                "custom_hooks": [{"type": "Sends", "name": "control"}],
-            },
-            "'control' is that of SCAFFOLD, too",
-        ),
-        *(
-            ({"local_loss": {"type": "OwnLoss", "what": what}}, told)
-            for what, told in (
-                (
-                    "number",
-                    "local_loss: OwnLoss: its loss must be a 0-d tensor with a graph, not 1.0",
-                ),
-                ("row", "must be a 0-d tensor"),
-                ("detached", "must be a 0-d tensor"),
-                (
-                    "bug",
-                    "local_loss: OwnLoss: ToyQuadratic fails on a batch: KeyError: 'prototype'",
-                ),
-                ("finish", "a dict of payloads or None"),
-            )
-        ),
-        *(
-            (
-                {"client_sampler": {"_delete_": True, "type": "Draws", "drawn": drawn}},
-                "below 4, asc",
-            )
-            for drawn in ([1, 1], [2, 0], [-1, 0], [0, 4], ["a"], [0.0], ["random"])
-        ),
-    ],
-)
+def loss(what, told="OwnLoss: its loss must be a 0-d tensor with a graph"):
+    return {"local_loss": {"type": "OwnLoss", "what": what}}, told
+
+
+def draw(*drawn, told="below 4, ascending, and the same ones in each call"):
+    return {"client_sampler": {"_delete_": True, "type": "Draws", "drawn": list(drawn)}}, told
+
+
+SLIPS = [
+    *(kept("client", what) for what in ("numpy", "number", "path")),
+    *(kept("server", what) for what in KEPT),
+    *(hook("no checkpoint can", type="Meddles", keeps=w) for w in KEPT if w != "NaN"),
+    *(
+        hook(f"a hook changes '{name}'", type="Meddles", figure=name)
+        for name in ("loss", "metrics")
+    ),
+    hook(r"Sends: Payload\('mine'\)\.shape\[0\]: must be .* not -1", type="Sends", shape=[-1]),
+    hook(r"shape\[0\]: must be .*'classes'.* not 'class'", type="Sends", shape=["class"]),
+    hook("shape: must be a list, not 3", type="Sends", shape=3),
+    hook("weighting: must be a string", type="Sends", weighting=None),
+    hook("is that of server optimizers, too", type="Sends", name="optim.momentum"),
+    hook("'mine' is that of Own, too", {"type": "Own"}, type="Sends"),
+    ({"algorithm": {"type": "Sums"}, "robust": {"type": "CoordinateMedian"}}, "Sums has its own"),
+    *map(loss, ("number", "row", "detached")),
+    loss("bug", "local_loss: OwnLoss: ToyQuadratic fails on a batch: KeyError: 'prototype'"),
+    loss("finish", "a dict of payloads or None"),
+    *(draw(*drawn) for drawn in ([1, 1], [2, 0], [-1], [4], ["a"], [0.0], ["random"])),
+    draw(told="round 1: no client takes part"),
+]
+
+
+@pytest.mark.parametrize(("changes", "told"), SLIPS)
 def test_a_slip_is_named(tmp_path, changes, told):
-    with pytest.raises(ConfigError, match=told):
-        run(tmp_path, **changes)
-
-
-def test_nobody_drawn(tmp_path):
-    with pytest.raises(TrainingError, match="round 1: no client takes part"):
-        run(tmp_path, client_sampler={"_delete_": True, "type": "Draws", "drawn": []})
+    with pytest.raises(UserError, match=told):
+        toyseg.train(settings(tmp_path, **changes))
+    assert not list(tmp_path.glob("run/checkpoints/*.pth"))
 
 
 @pytest.mark.parametrize("value", [2.0, [1.0, 2.0], "x", True])
 def test_a_metric_takes_its_arguments_by_position_and_gives_numbers(tmp_path, value):
-    metric = {"val_evaluator": {"type": "Positions", "value": value}}
+    config = toyseg.settings(tmp_path, val_evaluator={"type": "Positions", "value": value})
     if value == 2.0:
-        config = toyseg.run(tmp_path, **toyseg.PLAIN, **metric)
+        toyseg.train(config)
         assert toyseg.history(config)[-1]["metrics"]["seen/figure"] == 2.0
         return
-    with pytest.raises(ConfigError, match=r"Positions gives .* as 'figure': give a"):
-        toyseg.run(tmp_path, **toyseg.PLAIN, **metric)
+    with pytest.raises(ConfigError, match=r"Positions gives .* as 'figure': give a number"):
+        toyseg.train(config)
