@@ -1,10 +1,12 @@
 """Synthetic streets on disk: layouts, names, independence of each other, resuming, refusals."""
 
 import json
+from functools import partial
 
 import cv2
 import numpy as np
 import pytest
+from prepare_tools import snapshot
 
 from fedseg.data_prep.segmentation import rendered_files
 from fedseg.data_prep.segmentation_sets import CITYSCAPES, IDDA
@@ -13,18 +15,11 @@ from fedseg.errors import DataError
 
 SIZE = (96, 64)
 QUIET = {"size": SIZE, "workers": 1}
+content_of = partial(snapshot, leaving=())
 
 
 def pairs_of(domain, count):
     return rendered_files(IDDA)[domain][:count]
-
-
-def _bytes(folder):
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
 
 
 def test_idda_layout(tmp_path):
@@ -53,32 +48,32 @@ def test_asked_names_resolve_and_depend_on_nothing_else(tmp_path):
     ]
     write_streets(IDDA, tmp_path / "all", asked, **QUIET)
     write_streets(IDDA, tmp_path / "one", asked[:1], **QUIET)
-    everything, alone = _bytes(tmp_path / "all"), _bytes(tmp_path / "one")
+    everything, alone = content_of(tmp_path / "all"), content_of(tmp_path / "one")
     assert {f"IDDAsmall/{path}" for pair in asked for path in pair} <= set(everything)
     assert all(everything[name] == data for name, data in alone.items())
     assert everything[f"IDDAsmall/{asked[1][0]}"] != everything[f"IDDAsmall/{asked[2][0]}"]
     write_streets(IDDA, tmp_path / "seed", asked[:1], seed=1, **QUIET)
     image = f"IDDAsmall/{asked[0][0]}"
-    assert _bytes(tmp_path / "seed")[image] != alone[image]
+    assert content_of(tmp_path / "seed")[image] != alone[image]
 
 
 def test_workers_do_not_change_the_bytes(tmp_path):
     files = pairs_of("T03_CN_A", 4) + pairs_of("T04_HRN_J", 4)
     write_streets(IDDA, tmp_path / "one", files, **QUIET)
     write_streets(IDDA, tmp_path / "two", reversed(files), **(QUIET | {"workers": 2}))
-    assert _bytes(tmp_path / "one") == _bytes(tmp_path / "two")
+    assert content_of(tmp_path / "one") == content_of(tmp_path / "two")
 
 
 def test_resuming_keeps_complete_pairs_and_mends_the_others(tmp_path):
     pairs = write_streets(IDDA, tmp_path, pairs_of("T06_CN_V", 3), **QUIET)
-    before = _bytes(tmp_path)
+    before = content_of(tmp_path)
     folder = tmp_path / "IDDAsmall"
     (folder / pairs[0][0]).unlink()
     (folder / pairs[1][1]).unlink()
     kept = folder / pairs[2][0]
     kept.write_bytes(b"a complete pair is not touched")
     write_streets(IDDA, tmp_path, pairs_of("T06_CN_V", 3), **QUIET)
-    after = _bytes(tmp_path)
+    after = content_of(tmp_path)
     assert kept.read_bytes() == b"a complete pair is not touched"
     changed = {name for name in before if before[name] != after[name]}
     assert changed == {f"IDDAsmall/{pairs[2][0]}"} and before.keys() == after.keys()

@@ -1,5 +1,6 @@
 """Residual networks against torchvision's and against plain functions; their building blocks."""
 
+import minibatch
 import pytest
 import torch
 import torch.nn.functional as F
@@ -10,12 +11,8 @@ from fedseg.models import ResNet18GN, ResNet20GN, ResNet56
 
 
 def scrambled(model):
-    """Random scales and shifts too, so that no layer is the identity."""
     torch.manual_seed(0)
-    for name, tensor in model.named_parameters():
-        if tensor.dim() == 1:
-            nn.init.uniform_(tensor, *((0.5, 1.5) if name.endswith("weight") else (-0.5, 0.5)))
-    return model.double()
+    return minibatch.scrambled(model)
 
 
 def test_resnet18_is_torchvision_s():

@@ -30,12 +30,12 @@ def use_fewer(patch, name, count):
     return members[name]
 
 
-def snapshot(folder):
+def snapshot(folder, leaving=(".png", "label_classes.json")):
     """Every file below a folder but charts and caches: relative path -> bytes."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.suffix != ".png" and path.name != "label_classes.json"
+        if path.is_file() and not path.name.endswith(leaving)
     }
 
 
