@@ -13,7 +13,7 @@ from fedseg.errors import DataError
 
 from .parallel import in_threads
 
-SHOWN = 5
+SHOWN, MOST = 5, 20  # items of a line, lines
 DRAWN = "drawn"  # below a root: label maps that were polygons
 END_MARKERS = {"PNG": b"IEND", "JPEG": b"\xff\xd9"}
 Sample = tuple[str, str]  # image and label map, relative to their roots
@@ -25,19 +25,25 @@ class Findings:
 
     def __init__(self, subject: str, fix: str) -> None:
         self.subject, self.fix = subject, fix
-        self._items: dict[str, list[str]] = {}
+        self._items: dict[tuple[str, str], list[str]] = {}  # by kind and reason
 
     def add(self, kind: str, items: Iterable[str]) -> None:
-        """Note items of one kind, for example ``"images without a label"``."""
-        self._items.setdefault(kind, []).extend(items)
+        """Note items of one kind, for example ``"images without a label"``.
+
+        What follows the first colon of an item is told once for all that have it.
+        """
+        for item, colon, reason in (item.partition(": ") for item in items):
+            self._items.setdefault((kind, colon + reason), []).append(item)
 
     def raise_any(self) -> None:
         """Raise DataError with the whole report if anything was noted."""
         lines = [
             f"  {len(items)} {kind}: {', '.join(items[:SHOWN])}{', ...' * (len(items) > SHOWN)}"
-            for kind, items in self._items.items()
-            if items
+            + reason
+            for (kind, reason), items in self._items.items()
         ]
+        if len(lines) > MOST:
+            lines[MOST:] = [f"  and {len(lines) - MOST} more lines"]
         if lines:
             raise DataError("\n".join([f"{self.subject}:", *lines, self.fix]))
 

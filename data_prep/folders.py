@@ -127,13 +127,12 @@ def prepare_folder(published: str | None, root: Path, options: FolderOptions) ->
         raise DataError(f"{root}: every image is a test image: choose fewer with --test")
     for name, images in {"training images": left, **tests}.items():
         seen = np.flatnonzero(by_class[[*images], : len(layout.classes)].sum(axis=0))
-        if len(seen) < 1 + (images is left):
-            classes = "no class" if not len(seen) else f"only {layout.classes[seen[0]]!r}"
-            raise DataError(
-                f"{root}: the label maps of {name} show {classes} and ignored pixels, which "
-                f"{'teach' if images is left else 'test'} nothing: correct the classes or ids (of "
-                "polygons a class background takes the pixels without a shape)"
-            )
+        told = f"the label maps of {name} show {{}} and ignored pixels: correct classes or ids"
+        told += " (of polygons a class background takes the pixels without a shape)"
+        if not len(seen):
+            raise DataError(f"{root}: {told.format('no class')}")
+        if len(seen) == 1:
+            print(f"  {told.format(f'only {layout.classes[seen[0]]}')}, or every metric is 100 %")
     pool = Pool([domains[i] for i in left], by_class[left, : len(layout.classes)].astype(np.int64))
     kind = layout.partition or ("domain" if layout.clients is None else "uniform")
     held = _divide(kind, layout, seed, pool)

@@ -131,8 +131,9 @@ def damage(root: Path, what: str) -> None:
     image, label = root / "JPEGImages/a_0.jpg", root / "SegmentationClass/a_0.png"
     if what in ("cut", "empty"):
         image.write_bytes(image.read_bytes()[: -200 if what == "cut" else 0])
-    elif what == "id":
-        Image.fromarray(np.full((32, 40), 7, np.uint8)).save(label)
+    elif what in ("id", "ids"):
+        for path in [label] if what == "id" else root.glob("*/a_*.png"):
+            Image.fromarray(np.full((32, 40), 7, np.uint8)).save(path)
     elif what == "size":
         Image.fromarray(np.zeros((40, 32), np.uint8)).save(label)
     elif what == "jpeg":
@@ -144,7 +145,7 @@ def damage(root: Path, what: str) -> None:
     elif what == "link":
         image.rename(root.parent / "outside.jpg")
         image.symlink_to(root.parent / "outside.jpg")
-    elif ids := {"ignored": [255], "one": [1], "void": [1, 2]}.get(what):
+    elif ids := {"ignored": [255], "void": [1, 2]}.get(what):
         for number, path in enumerate((root / "SegmentationClass").iterdir()):
             value = 255 if path.name == "b_3.png" else ids[number % len(ids)]
             Image.fromarray(np.full((32, 40), value, np.uint8)).save(path)
@@ -165,6 +166,7 @@ def damage(root: Path, what: str) -> None:
     [
         ("cut", [], r"1 files: .*a_0\.jpg: the file is truncated"),
         ("empty", [], r"a_0\.jpg: the file is empty"),
+        ("ids", [], r"6 files: .*a_0\.png, .*a_4\.png, \.\.\.: has label ids \[7\]"),
         ("id", [], r"a_0\.png: has label ids \[7\], which no class has"),
         ("size", [], r"\(40, 32\), its image \(32, 40\) .*EXIF"),
         ("jpeg", [], r"a_0\.png: a label map must not be JPEG"),
@@ -172,7 +174,6 @@ def damage(root: Path, what: str) -> None:
         ("binary", [], r"labels\.txt: cannot be read as text"),
         ("link", [], r"a_0\.jpg: leaves .* through a symbolic link"),
         ("ignored", [], r"pets: the label maps of training images show no class and ignored"),
-        ("one", [], r"training images show only 'cat' and ignored pixels"),
         ("name", [], r"b\\udcff\.jpg' is not named in UTF-8: rename"),
         ("void", ["--test", "JPEGImages/b_3*"], r"label maps of test show no class and ignored"),
         ("list", ["--test", "val.txt"], r"val\.txt: names 'b_9', of which there are 0 images"),
@@ -346,11 +347,11 @@ def test_labelme_files_beside_images(voc, prepare):
     (voc / "labels.txt").write_text("cat\ndog\n")
     for image in (voc / "JPEGImages").iterdir():
         shapes = [{"label": "dog", "points": SQUARE, "shape_type": "polygon"}]
-        shapes.append({"label": "cat", "points": [[30, 20], [36, 20], [36, 26]]})
         image.with_suffix(".json").write_text(json.dumps({"shapes": shapes}))
     options = ("--images", "JPEGImages/*.jpg", "--labels", "JPEGImages/*.json")
     options = ("segmentation", voc, *options, "--classes", "labels.txt", "--clients", 3)
-    assert "id   1: dog" in prepare(*options)
+    out = prepare(*options)
+    assert "id   1: dog" in out and "training images show only dog and ignored pixels" in out
     label = Image.open(voc / "drawn/JPEGImages/a_0.png")
     assert label.mode == "P" and np.array(label)[7, 7] == 1 and np.array(label)[0, 0] == 255
     (voc / "JPEGImages/b_1.json").write_text('{"shapes": [{"label": "cow", "points": []}]}')
