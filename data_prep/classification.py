@@ -34,8 +34,6 @@ UNCHANGED = "is prepared already, verified"
 
 def prepare(published: ImageSet, root: Path, options: ImageOptions) -> Outcome:
     """Make the prepared folder or verify the one that is there, and write the splits asked for."""
-    if root.exists() and not root.is_dir():
-        raise ConfigError(f"--root: {root} is a file; name a folder")
     if options.synthetic and (options.source or options.download):
         raise ConfigError("--synthetic: renders images, leave out --source and --download")
     partition, num_clients = options.partition, options.num_clients

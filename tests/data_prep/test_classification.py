@@ -47,7 +47,8 @@ def test_from_an_archive_to_clients(tmp_path, images, prepare, monkeypatch):
 def test_a_root_that_is_a_file(tmp_path, prepare):
     file = tmp_path / "file"
     file.touch()
-    assert f"--root: {file}" in prepare.fails("cifar", "--root", file, "--source", tmp_path, *SMALL)
+    for words in (("cifar", "--root", file, "--source", tmp_path), ("segmentation", file)):
+        assert f"--root: {file} is a file; name a folder" in prepare.fails(*words)
 
 
 def test_run_again_it_verifies(tmp_path, images, prepare):
