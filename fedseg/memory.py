@@ -1,12 +1,13 @@
-"""The CPU: memory for long vectors, and how many threads compute.
+"""Tensors: memory for long vectors, how many threads compute, functions of nested tensors.
 
 To get memory anew costs more than the arithmetic in it; the bits of long sums depend on the number
 of threads.
 """
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import torch
@@ -68,3 +69,18 @@ def finite(logits: Tensor) -> Tensor:
             "learning rates or set optim_wrapper.clip_grad"
         )
     return logits
+
+
+def map_tensors(function: Callable[..., Any], data: Any, *others: Any) -> Any:
+    """The same structure of mappings, tuples and lists with a function applied to every tensor.
+
+    ``others``: of this structure; the function gets their tensors, too.
+    """
+    if isinstance(data, Tensor):
+        return function(data, *others)
+    if isinstance(data, Mapping):
+        return {k: map_tensors(function, v, *(o[k] for o in others)) for k, v in data.items()}
+    if isinstance(data, tuple | list):
+        parts = zip(data, *others, strict=True)
+        return getattr(data, "_make", type(data))(map_tensors(function, *part) for part in parts)
+    return data

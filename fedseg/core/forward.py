@@ -1,12 +1,13 @@
 """How a batch goes through a model, by MMEngine's conventions."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from fedseg.errors import DEBUG, ConfigError
+from fedseg.memory import map_tensors
 
 
 def prepare_batch(model: nn.Module, batch: Any, dtype: torch.dtype, training: bool) -> Any:
@@ -15,17 +16,6 @@ def prepare_batch(model: nn.Module, batch: Any, dtype: torch.dtype, training: bo
     if preprocessor is not None:
         batch = preprocessor(batch, training)
     return map_tensors(lambda t: t.to(dtype) if t.is_floating_point() else t, batch)
-
-
-def map_tensors(function: Callable[[Tensor], Tensor], data: Any) -> Any:
-    """The same structure of mappings, tuples and lists with a function applied to every tensor."""
-    if isinstance(data, Tensor):
-        return function(data)
-    if isinstance(data, Mapping):
-        return {key: map_tensors(function, value) for key, value in data.items()}
-    if isinstance(data, tuple | list):
-        return getattr(data, "_make", type(data))(map_tensors(function, v) for v in data)
-    return data
 
 
 def forward(model: nn.Module, batch: Any, mode: str) -> Any:

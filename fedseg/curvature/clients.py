@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 
 from fedseg.core.client_data import Job
-from fedseg.core.forward import map_tensors
 from fedseg.core.messages import Task
 from fedseg.core.server import Server
 from fedseg.curvature.checkpoint import RunData, find_checkpoints, opened
@@ -17,6 +16,7 @@ from fedseg.curvature.surface import Point
 from fedseg.engine.executor import InProcessExecutor
 from fedseg.errors import ConfigError, TrainingError
 from fedseg.hooks.averaging import ModelAverage
+from fedseg.memory import map_tensors
 from fedseg.registry import HOOKS, build
 from fedseg.runner.build import build_schedulers
 from fedseg.runner.checkpoint import check_like, load_checkpoint, run_folder

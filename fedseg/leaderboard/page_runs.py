@@ -9,10 +9,10 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import lru_cache
-from itertools import chain, groupby, islice
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -21,7 +21,7 @@ from PIL import Image
 
 from fedseg.checks import is_number
 from fedseg.cli import printable
-from fedseg.config.keys import MEASUREMENT, METHOD, PROTOCOL, keep
+from fedseg.config.keys import MEASUREMENT, METHOD, PROTOCOL, keep, select
 from fedseg.config.layers import naming
 from fedseg.config.methods import known_configs
 from fedseg.errors import ConfigError, UserError, lacks_memory
@@ -41,7 +41,6 @@ LARGEST_PICTURE = 40_000_000  # pixels; larger ones are not decoded
 NAME = re.compile(r"(?!.*\.py$)\w[\w.+-]*", re.ASCII | re.IGNORECASE)  # neither option nor file
 OPTION = re.compile(r"[a-z]\w*(\.\w+)*=(-?[0-9][0-9.e+-]*|True|False|None)", re.ASCII)
 MOST_OPTIONS = 6  # of a command
-MISSING = object()
 
 
 def run_data(run: FoundRun, folder: Path, messages: list[str]) -> dict[str, Any]:
@@ -98,7 +97,8 @@ def train_command(results: Results) -> tuple[str, str]:
     recorded = _recipe(results.config or {})
     if recorded == composed:
         return command, ""
-    options = tuple(islice(_changes(composed, recorded), MOST_OPTIONS + 1))
+    old, new = select(composed), select(recorded)
+    options = tuple(f"{k}={v!r}" for k, v in new.items() if repr(v) != repr(old.get(k, ...)))
     if 0 < len(options) <= MOST_OPTIONS and all(map(OPTION.fullmatch, options)):
         # they may fit nothing, or not be all: what is composed lacks nothing then
         with suppress(Exception):
@@ -123,16 +123,6 @@ def _composed(
 def _recipe(config: Mapping[str, Any]) -> dict[str, Any]:
     """A complete config as in its file, without seed, places and what is of the machine."""
     return json.loads(config_json(keep(config, METHOD, PROTOCOL, MEASUREMENT)))
-
-
-def _changes(old: Mapping[str, Any], new: Mapping[str, Any], place: str = "") -> Iterator[str]:
-    """``KEY=VALUE`` of every value that is another."""
-    for key, value in new.items():
-        before = old.get(key, {} if isinstance(value, dict) else MISSING)
-        if isinstance(value, dict) and isinstance(before, dict):
-            yield from _changes(before, value, f"{place}{key}.")
-        elif value != before or type(value) is not type(before):
-            yield f"{place}{key}={value!r}"
 
 
 def _facts(results: Results) -> list[tuple[str, str]]:

@@ -22,7 +22,6 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, default_collate, get_worker_info
 
 from fedseg.core.client_data import Job, JobStream
-from fedseg.core.forward import map_tensors
 from fedseg.core.seeds import seed_for
 from fedseg.datasets.images import read_size
 from fedseg.datasets.transforms import Pipeline
@@ -36,6 +35,7 @@ from fedseg.errors import (
 )
 from fedseg.loaders.partitioned import PartitionedData
 from fedseg.loaders.workers import IDLE, Places, WorkerError, init_worker, start_workers, watch
+from fedseg.memory import map_tensors
 from fedseg.registry import CLIENT_DATA, FUNCTIONS
 
 TIMEOUT = 600.0  # seconds in which a batch must come, unless the config says another number

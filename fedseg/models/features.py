@@ -4,7 +4,7 @@ import hashlib
 import io
 import sys
 import warnings
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from fedseg.errors import ConfigError
 from fedseg.files import atomic_writer
+from fedseg.memory import map_tensors
 
 CHECKSUM_BYTES = 16  # before the features in a file
 METHODS = ("forward_features", "forward_intermediates")  # of timm's encoders
@@ -74,9 +75,9 @@ class FeatureCache:
             elif missing:
                 made = compute(images[missing], *args, **options)
             for row, number in enumerate(missing):
-                found[number] = _map(lambda rows, row=row: rows[0][row].clone(), [made])
+                found[number] = map_tensors(lambda rows, row=row: rows[row].clone(), made)
                 _write(paths[number], found[number])
-            return _map(_stack, found)
+            return map_tensors(_stack, *found)
 
         return answer
 
@@ -88,7 +89,7 @@ class FeatureCache:
             fault = "draws random numbers"  # and draws no more than without a cache
         else:
             other = compute(images[:1] if len(images) > 1 else torch.cat([images, images]))
-            same = _map(lambda rows: torch.equal(rows[0][:1], rows[1][:1]), [batch, other])
+            same = map_tensors(lambda a, b: torch.equal(a[:1], b[:1]), batch, other)
             if "False" in str(same):
                 fault = "gives an image alone other bits than in a batch"
         self.active[training] = fault is None
@@ -140,16 +141,7 @@ def _checksum(path: Path, content: bytes) -> bytes:
     return hashlib.blake2b(content, digest_size=CHECKSUM_BYTES, key=path.stem.encode()).digest()
 
 
-def _map(function: Callable[[list[Tensor]], Any], values: Sequence[Any]) -> Any:
-    """A function over the corresponding tensors of values of one structure."""
-    if isinstance(values[0], Tensor):
-        return function(list(values))
-    if isinstance(values[0], dict):
-        return {key: _map(function, [one[key] for one in values]) for key in values[0]}
-    return type(values[0])(_map(function, one) for one in zip(*values, strict=True))
-
-
-def _stack(rows: list[Tensor]) -> Tensor:
+def _stack(*rows: Tensor) -> Tensor:
     """Features of single images as a batch, in the order of dimensions that they have in memory."""
     order = sorted(range(rows[0].dim()), key=lambda d: -rows[0].stride(d))
     back = [0, *(1 + order.index(d) for d in range(len(order)))]

@@ -26,13 +26,13 @@ from torch import Tensor
 
 from fedseg.algorithms.flexlora import FlexLoRA
 from fedseg.core.client_data import Job, JobStream
-from fedseg.core.forward import map_tensors
 from fedseg.core.messages import ClientResult, Message, Outcome, Task
 from fedseg.engine.executor import block_size, train_block
 from fedseg.errors import DataError, ResourceError, resource_error
 from fedseg.evaluation.domains import EvalTask
 from fedseg.hooks.local_state import LocalState
 from fedseg.loaders.workers import SIGNALS
+from fedseg.memory import map_tensors
 from fedseg.parallel.cluster import serialize_tensors
 from fedseg.runner.build import build_evaluation, build_trainer
 from fedseg.runner.sampler import build_sampler

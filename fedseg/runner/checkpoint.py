@@ -23,11 +23,10 @@ from torch import Tensor
 
 from fedseg.checks import is_number
 from fedseg.config.schema import STRICT, read_model
-from fedseg.core.forward import map_tensors
 from fedseg.core.hook import FederatedHook
 from fedseg.errors import ConfigError, DataError, lacks_memory
 from fedseg.files import atomic_writer, sha256
-from fedseg.memory import find_fault
+from fedseg.memory import find_fault, map_tensors
 from fedseg.metric_names import Metric
 from fedseg.models.weights import STATE_DICTS, check_stored, read_frozen_part, with_frozen_part
 from fedseg.registry import HOOKS

@@ -11,12 +11,12 @@ import numpy as np
 from torch import Tensor
 
 from fedseg.config.keys import PROTOCOL, select
-from fedseg.core.forward import map_tensors
 from fedseg.core.hook import FederatedHook, Run
 from fedseg.core.server import Server
 from fedseg.errors import ConfigError, DataError, lacks_memory
 from fedseg.files import digest
 from fedseg.hooks.averaging import ModelAverage
+from fedseg.memory import map_tensors
 from fedseg.runner.checkpoint import check_like, check_weights
 from fedseg.runs.config import config_digest
 from fedseg.runs.results import environment

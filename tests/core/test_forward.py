@@ -4,7 +4,7 @@ from collections import namedtuple
 
 import torch
 
-from fedseg.core.forward import map_tensors
+from fedseg.memory import map_tensors
 
 Pair = namedtuple("Pair", "inputs data_samples")
 
