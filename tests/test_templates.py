@@ -25,6 +25,7 @@ def test_every_beginning_passes_its_own_test(tmp_path):
         *[("algoritm", "a", ""), ("loss", "json", ""), ("loss", "A-b", ""), ("loss", "class", "")],
         ("algorithm", "ditto", "class Ditto, which fedseg.algorithms.personal has"),
         ("algorithm", "fed_avg", "class FedAvg, which fedseg.algorithms.fedavg has"),
+        ("method", "silobn", "'silobn' is a method of the suite"),
         ("dataset", "joined_dataset", "class JoinedDataset"),
         ("loss", "fed_align", "class FedAlign"),
         ("algorithm", "update", "Update, which its file imports"),
