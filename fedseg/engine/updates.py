@@ -77,7 +77,7 @@ def validate_update(
             return f"{name} has shape {tuple(vector.shape)}, expected {shape}"
         if vector.dtype != like.dtype:
             return f"{name} has dtype {vector.dtype}, expected {like.dtype}"
-        if (norm := finite_norm(vector.flatten())) is None:
+        if (norm := finite_norm(vector.detach().flatten())) is None:
             return f"{name} is not finite"
         if name in sent:
             result.norms[name] = norm

@@ -27,6 +27,7 @@ KEPT = {  # what no checkpoint could bring back
     "complex": torch.ones(3, dtype=torch.complex64),
     "NaN": torch.tensor(math.nan),
 }
+ROWS, ONE = torch.ones(3, 2).double(), torch.ones(3)
 SENT = {  # by finish, given the delta, and what it is told
     "dict": (lambda d: {"delta": d}, r"finish\(\) must return an Update"),
     "text": (lambda d: Update({"delta": d}, {"samples": "3"}), "Update.weights.samples: must be"),
@@ -37,6 +38,23 @@ SENT = {  # by finish, given the delta, and what it is told
     "twice": (lambda d: Update({"delta": d, "x": d}, payloads={"x": d}), "x is the name of two"),
     "list": (lambda d: Update({"delta": d}, {"w": 1}, payloads={"x": [1.0]}), "x must be a tensor"),
     "heavy": (lambda d: Update({"delta": d}, {"w": 1e308}, payloads={"x": d}), "x has a weight"),
+    "unweighted": (
+        lambda d: Update({"delta": d}, payloads={"x": d}),
+        "x is weighted by 'w', which",
+    ),
+    **{
+        name: (lambda d, r=rows: Update({"delta": d}, payloads={"r": r}), told)
+        for name, rows, told in (
+            ("flat", (ROWS.flatten(), ONE), r"r has shape \(6,\), expected \(3, 2\)"),
+            ("negative", (ROWS, -ONE), "r has a weight that is negative"),
+            ("NaN", (ROWS * math.nan, ONE), "r is not finite"),
+            ("no weights", ROWS, r"r must be \(rows, weights\)"),
+        )
+    },
+    "undeclared": (
+        lambda d: Update({"delta": d}, payloads={"others": d}),
+        "others is not a declared payload; declared: x, r",
+    ),
     "light": (lambda d: Update({"delta": d}, {"w": -1}, payloads={"x": d}), "x has a weight"),
 }
 
@@ -44,7 +62,7 @@ SENT = {  # by finish, given the delta, and what it is told
 @ALGORITHMS.register_module()
 class Own(FedAvg):
     weightings, server_vectors = ("samples", "uniform"), ("mine",)
-    payloads = (Payload("x", None, "w"),)
+    payloads = (Payload("x", None, "w"), Payload("r", (3, 2), "rows"))
 
     def __init__(self, sends: str = "", keeps: str = "", where: str = ""):
         super().__init__()
@@ -156,7 +174,7 @@ def settings(folder, algorithm=None, **changes):
 def test_what_finish_returns(tmp_path, sends):
     with pytest.raises((ConfigError, TrainingError), match=SENT[sends][1]) as caught:
         toyseg.train(settings(tmp_path, {"type": "Own", "sends": sends}))
-    assert "learning rate" not in str(caught.value)
+    assert ("learning rate" in str(caught.value)) == ("is not finite" in str(caught.value))
 
 
 def test_a_vector_that_some_send_has_the_mean_of_these(tmp_path):
