@@ -7,7 +7,7 @@ the same model: at the published one it would overfit these clients before the l
 """
 
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,6 +20,7 @@ from benchmarks.engine import EngineRounds, measure_seconds
 from fedseg.core.client import Client
 from fedseg.core.messages import Update
 from fedseg.errors import ConfigError
+from fedseg.memory import map_tensors
 from fedseg.names import did_you_mean
 from fedseg.runner.experiment import load_config
 from fedseg.runner.runner import FederatedRunner
@@ -54,7 +55,9 @@ class MethodRounds(EngineRounds):
         owners = (runner.algorithm, runner.trainer.local_loss, local, client)
         places = [flat.w, flat.grad, client.delta(), update.vectors, local.optimizer.state]
         places += [vars(owner) for owner in owners]
-        storages = {t.untyped_storage().data_ptr(): t.untyped_storage() for t in _tensors(places)}
+        tensors: list[Tensor] = []
+        map_tensors(tensors.append, places)
+        storages = {t.untyped_storage().data_ptr(): t.untyped_storage() for t in tensors}
         sizes = (s.nbytes() for s in storages.values() if s.nbytes() >= flat.w.nbytes)
         self.held = max(self.held, sum(sizes) / flat.w.nbytes)
 
@@ -69,14 +72,6 @@ class MethodRounds(EngineRounds):
         store, w = self.runner.store, self.runner.flat.w
         sizes = [sum(t.nbytes for t in store.get(k).values()) for k in store.keys()]  # noqa: SIM118
         return max(sizes, default=0) / w.nbytes
-
-
-def _tensors(value: Any) -> Iterator[Tensor]:
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, Mapping | list | tuple):
-        for inner in value.values() if isinstance(value, Mapping) else value:
-            yield from _tensors(inner)
 
 
 def algorithms(
