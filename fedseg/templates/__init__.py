@@ -7,13 +7,13 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader
 
-from fedseg.config.layers import CONFIGS
 from fedseg.errors import ConfigError
 from fedseg.files import write_text
 from fedseg.names import did_you_mean
 from fedseg.registry import ALGORITHMS, DATASETS, LOCAL_LOSSES
 
 HERE = Path(__file__).parent
+METHODS = HERE.parent / "configs" / "methods"
 KINDS = sorted(path.parent.name for path in HERE.glob("*/test_NAME.py.jinja"))
 CLASSES = {"algorithm": ALGORITHMS, "dataset": DATASETS, "loss": LOCAL_LOSSES}
 
@@ -30,7 +30,7 @@ def write_new(kind: str, name: str, folder: Path) -> list[Path]:
         raise ConfigError(f"new: {name!r} is not a module name: use small letters, digits and _")
     if find_spec(name) is not None:
         raise ConfigError(f"new: {name!r} is an installed module: take another name")
-    if kind == "method" and any((CONFIGS / "methods").rglob(f"{name}.py")):
+    if kind == "method" and any(METHODS.rglob(f"{name}.py")):
         raise ConfigError(f"new: {name!r} is a method of the suite: take another name")
     title = "".join(part.title() for part in name.split("_"))
     if kind in CLASSES and title in CLASSES[kind].modules:
