@@ -198,8 +198,8 @@ def load_checkpoint(path: str | Path) -> dict[str, Any]:
         raise DataError(f"{path}: is damaged or was changed, its checksum does not match")
     read_model(Facts, {k: v for k, v in payload.items() if k in Facts.model_fields}, path)
     named = PATTERN.fullmatch(path.name)
-    if named and payload.get("round", int(named[1])) != int(named[1]):
-        raise DataError(f"{path}: is of round {payload['round']}: give it back its name")
+    if named and payload.get("round") != int(named[1]):
+        raise DataError(f"{path}: is of round {payload.get('round')}: give it back its name")
     for key in WEIGHTS:
         check_weights(payload.get(key, {}), f"{path}: {key}")
     return payload
@@ -261,11 +261,9 @@ def latest_checkpoint(
             run, or what it refers to is damaged.
     """
     errors: list[DataError] = []
-    for round_, path in reversed(checkpoints(folder)):
+    for _, path in reversed(checkpoints(folder)):
         try:
             payload = load_checkpoint(path)
-            if payload.get("round") != round_:
-                raise DataError(f"{path}: round: is {payload.get('round')!r}, not {round_}")
             restore(path, payload)
         except DataError as error:
             errors.append(error)
