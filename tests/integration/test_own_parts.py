@@ -101,7 +101,7 @@ class Sends(FederatedHook):
 
 
 @HOOKS.register_module()
-class Meddles(FederatedHook):
+class MeddlesWithMore(FederatedHook):
     """Noise on all of an update, a figure in the record, something in the state."""
 
     def __init__(self, figure: str = "mine", keeps: str = ""):
@@ -202,7 +202,7 @@ def test_noise_does_not_reach_the_gaps_between_parameters(tmp_path):
     """They count in norms, and a resumed run would lack them."""
     algorithm = {"type": "FedGloSS", "rho_server": 0.1, "admm": False}
     whole, cut = (
-        settings(tmp_path / name, algorithm, custom_hooks=[{"type": "Meddles"}])
+        settings(tmp_path / name, algorithm, custom_hooks=[{"type": "MeddlesWithMore"}])
         for name in ("whole", "cut")
     )
     toyseg.train(whole)
@@ -234,9 +234,9 @@ def draw(*drawn, told="below 4, ascending, and the same ones in each call"):
 SLIPS = [
     *(kept("client", what) for what in ("numpy", "number", "path")),
     *(kept("server", what) for what in KEPT),
-    *(hook("no checkpoint can", type="Meddles", keeps=w) for w in KEPT if w != "NaN"),
+    *(hook("no checkpoint can", type="MeddlesWithMore", keeps=w) for w in KEPT if w != "NaN"),
     *(
-        hook(f"a hook changes '{name}'", type="Meddles", figure=name)
+        hook(f"a hook changes '{name}'", type="MeddlesWithMore", figure=name)
         for name in ("loss", "metrics")
     ),
     hook(r"Sends: Payload\('mine'\)\.shape\[0\]: must be .* not -1", type="Sends", shape=[-1]),
