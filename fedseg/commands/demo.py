@@ -64,7 +64,7 @@ def show_streets(options: Sequence[str]) -> int:
         print(f"  {gap(run)}")
     fedseg, best = cli.program(), runs[-1]
     print(f"\npredictions of both, in clear weather and in rain:\n  {draw_both(runs)}")
-    print(f"\nits curves, from round 0:\n  {best / 'pictures' / 'curves.png'}")
+    print(f"\ncurves of the second model, from round 0:\n  {best / 'pictures' / 'curves.png'}")
     print("\npredict a photograph of yours with the second model")
     print(f"  {fedseg} predict {best} PHOTO.jpg --out predictions")
     print(f"\ncompare the two runs\n  {fedseg} compare {runs[0]} {best}")
