@@ -64,7 +64,7 @@ def find_fault(weights: Tensor) -> str | None:
 def finite(logits: Tensor) -> Tensor:
     """The logits themselves; TrainingError if one is NaN or infinite: argmax would score it."""
     if logits.device.type == "meta" or torch.isfinite(logits.sum()):
-        return logits  # a sum takes a fifth of the time; it may overflow though no logit has
+        return logits  # far cheaper; a sum may overflow where no logit has
     if not torch.isfinite(logits).all():
         raise TrainingError(
             "the model predicts logits that are not finite: use an earlier checkpoint, lower the "

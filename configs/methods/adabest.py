@@ -1,5 +1,5 @@
-# mu is the ECCV 2022 paper's choice on CIFAR-10, from 0.01 and 0.02; of beta 0.8 and 0.9 its choice
-# there, 0.9, stays at chance: docs/results.md. adabest_paper.py has it.
+# The ECCV 2022 paper's choice on CIFAR-100, from mu 0.01 and 0.02, and beta 0.8 and 0.9. Its beta
+# on CIFAR-10, 0.9 (adabest_paper.py), stays at chance: docs/results.md.
 slot = "algorithm"
 
 algorithm = dict(_delete_=True, type="AdaBest", mu=0.02, beta=0.8)

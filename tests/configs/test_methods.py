@@ -25,7 +25,7 @@ MAKES = {
     "feddyn": {"algorithm.type": "FedDyn", "optim_wrapper.clip_grad.max_norm": 10},
     "adabest": {"algorithm.type": "AdaBest", "algorithm.beta": 0.8},
     "adabest_paper": {"algorithm.type": "AdaBest", "algorithm.beta": 0.9},
-    "fedspeed": {"algorithm.type": "FedSpeed", "optim_wrapper.type": "OptimWrapper"},
+    "fedspeed": {"algorithm.all_corrections": True, "optim_wrapper.type": "OptimWrapper"},
     "fedspeed_paper": {"algorithm.type": "FedSpeed", "algorithm.all_corrections": False},
     "fedgamma": {"algorithm.type": "FedGamma", "optim_wrapper.type": "SAMOptimWrapper"},
     "fedsmoo": {"algorithm.type": "FedSMOO", "optim_wrapper.type": "OptimWrapper"},
