@@ -226,6 +226,10 @@ class SegmentationDataset(Dataset):
                 self.cache = None
         return image, label
 
+    def is_labeled(self) -> bool:
+        """Whether any pixel of any sample has a class; reads samples until one has."""
+        return any((self.read(index)[1] != IGNORE).any() for index in range(len(self)))
+
     def _cache_key(self, index: int) -> str:
         """Digest of what a pair depends on: its files and how their ids are read."""
         files = [(os.path.abspath(p), os.stat(p)) for p in self.files[index] if os.path.exists(p)]

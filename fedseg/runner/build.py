@@ -488,15 +488,20 @@ def check_classes(cfg: Config, dataset: Any, field: str = "train_dataloader.data
 
 
 def check_tests(dataset: Any, tests: Iterable[EvaluationSet]) -> None:
-    """Raise DataError where a test set counts other classes than the training data teach.
+    """Raise DataError where a test set counts other classes than the training data teach, or none.
 
-    Images that are in both are only told: the training images may be meant; so is a single class.
+    Images that are in both are only told: the training images may be meant; so are a single class
+    and training data without labels, which a local loss may be for.
     """
     taught, labels = _classes(dataset), getattr(dataset, "labels", None)
     if isinstance(labels, np.ndarray) and len(taught) > 1 and (labels == labels[:1]).all():
         only = f"are of {taught[int(labels[0])]!r}, which teaches nothing"
         warnings.warn(f"train_dataloader.dataset: all samples {only}", stacklevel=2)
+    if not _is_labeled(dataset):
+        warnings.warn(f"train_dataloader.dataset: {UNLABELED}", stacklevel=2)
     for test in tests:
+        if not _is_labeled(test.dataset):
+            raise DataError(f"val_dataloader.{test.name}.dataset: {UNLABELED}")
         if not test.clients and (both := _images_of_both(dataset, test.dataset)):
             warnings.warn(
                 f"val_dataloader.{test.name}.dataset: {len(both)} of its {len(test.dataset)} "
@@ -511,6 +516,13 @@ def check_tests(dataset: Any, tests: Iterable[EvaluationSet]) -> None:
                     f"train_dataloader.dataset: class {number} is {shown(name)}, not {shown(own)}: "
                     "name data of the same classes, in the same order"
                 )
+
+
+UNLABELED = "every pixel of every sample is ignored: do its label maps have the ids of its classes?"
+
+
+def _is_labeled(dataset: Any) -> bool:
+    return not hasattr(dataset, "is_labeled") or dataset.is_labeled()
 
 
 def _classes(dataset: Any) -> list[str]:

@@ -227,6 +227,18 @@ def test_classes_of_train_and_test_sets_agree(train, test, told):
         check_tests(Named(train), sets)
 
 
+def test_data_whose_pixels_are_all_ignored_are_told_before_training():
+    class Void(toyseg.ToyScenes):
+        def is_labeled(self):
+            return False
+
+    tests = [StreamedSet("unseen", "x", [], torch.zeros(1), dataset=Void())]
+    with pytest.raises(DataError, match=r"val_dataloader\.unseen\.dataset: every pixel of every"):
+        check_tests(toyseg.ToyScenes(), tests)
+    with pytest.warns(UserWarning, match=r"train_dataloader\.dataset: every pixel of every"):
+        check_tests(Void(), [])
+
+
 def test_a_default_hook_without_a_type_keeps_its_own(tmp_path):
     own = {"progress": {"seconds": 7.0}, "checkpoint": {"interval": 3, "priority": "LOW"}}
     config = Config(toyseg.settings(tmp_path))
