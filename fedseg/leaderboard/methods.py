@@ -4,7 +4,7 @@ The keys are those of the published records, such as ``fedasam``; the configurat
 translated into them, so that its row can stand beside the published one of the same method.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ OWN_SAM = ("fedspeed", "fedgamma", "fedsmoo", "naive_fedgloss")
 ALIASES = {"naivefedgloss": "naive_fedgloss", "mime": "mime_sgd"}
 LOCAL_OPTIMIZERS = {"SAMOptimWrapper": "sam", "ASAMOptimWrapper": "asam"}
 BESIDES = ("compression", "privacy", "robust")  # components without a published vocabulary
+ATTACKS = ("SignFlip", "LabelSwap")
 RELEASED = "ReleasedPartition"  # the papers' own clients, where others draw by the same rule
 WEIGHTS = "ClassWeights"  # a local loss that is no algorithm's
 AUGMENTATIONS = {"Mixup": "mixup", "Cutout": "cutout", "LABStyle": "lab", "CFSIStyle": "cfsi"}
@@ -82,13 +83,23 @@ def method_of_results(results: Results, local_epochs: int | None) -> Method:
     extra = _join(extra, "1/N" if results.algorithm.get("uniform") else None)
     weighted = component_type(results.local_loss) == WEIGHTS
     extra = _join(extra, "class weights" if weighted else None)
-    for key in BESIDES:
-        extra = _join(extra, component_type((results.config or {}).get(key)))
+    extra = _join(extra, *_parts(results.config or {}))
     algorithm = _with_local_optimizer(algorithm, component_type(results.optim_wrapper))
     parts = (
         component_type(part).lower() or None for part in (results.averaging, results.batchnorm)
     )
     return Method(algorithm, *parts, _augmentation(results), server_opt, extra)
+
+
+def _parts(config: Mapping[str, Any]) -> Iterator[str]:
+    """What published records have no words for, of a config that may hold anything."""
+    yield from (component_type(config.get(key)) for key in BESIDES)
+    hooks, personal, model = (config.get(key) for key in ("custom_hooks", "personal", "model"))
+    kinds = map(component_type, hooks if isinstance(hooks, list) else ())
+    yield from (kind for kind in kinds if kind in ATTACKS)
+    patterns = personal if isinstance(personal, list) else [personal]
+    yield "personal " + " ".join(map(str, patterns)) if personal else ""
+    yield "LoRA" if isinstance(model, Mapping) and model.get("lora") else ""
 
 
 def _algorithm(results: Results) -> tuple[str, str | None]:

@@ -9,9 +9,10 @@ from fedseg.leaderboard.reference import read_published
 SAM, ASAM = {"type": "SAMOptimWrapper"}, {"type": "ASAMOptimWrapper"}
 
 
-def method(epochs: int = 2, **changes) -> Method:
+def method(epochs: int = 2, config: dict | None = None, **changes) -> Method:
     content = toyresults.results("idda_rainy_heterogeneous", {"unseen/mIoU": 50.0}, **changes)
-    return method_of_results(toyresults.parsed(content), epochs)
+    results = toyresults.parsed(content).model_copy(update={"config": config})
+    return method_of_results(results, epochs)
 
 
 SGDM = {"type": "SGD", "momentum": 0.9}
@@ -74,6 +75,12 @@ def test_everything_else_in_a_label():
     assert method(local_epochs=1, **released).label == "FedAvg, E = 1, released split"
     server = {"type": "FedAvg", "server_optim": {"type": "Adam"}}
     assert method(algorithm=server).label == "FedAvg + server Adam"
+    beside = {"personal": "@head", "model": {"lora": {"r": 8}}, "robust": {"type": "Krum"}}
+    hooks = [{"type": "SignFlip", "share": 0.2}, {"type": "OwnHook"}]
+    told = "FedAvg, Krum, SignFlip, personal @head, LoRA"
+    assert method(config={**beside, "custom_hooks": hooks}).label == told
+    odd = {"personal": 3, "model": [], "robust": 1, "custom_hooks": {"type": "SignFlip"}}
+    assert method(config=odd).label == "FedAvg, personal 3"
     for odd in ("Adam", ["Adam"], 3, None, {"type": 3}):  # in an untrusted file
         assert method(algorithm={"type": "FedAvg", "server_optim": odd}).label == "FedAvg"
 
