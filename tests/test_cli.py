@@ -53,6 +53,24 @@ def run(word: str, **options) -> subprocess.CompletedProcess:
     return subprocess.run(command, text=True, stderr=subprocess.PIPE, **options)
 
 
+def test_advised_commands_execute_nothing_of_the_current_folder(tmp_path, monkeypatch):
+    """``python -m`` alone puts that folder on the path."""
+    monkeypatch.setattr("sys.executable", str(tmp_path / "env" / "python"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    alone = "-P" if sys.version_info >= (3, 11) else "-I"
+    assert cli.program() == f"{tmp_path}/env/python {alone} -m fedseg"
+    script = tmp_path / "env" / "fedseg"
+    script.parent.mkdir()
+    script.touch(mode=0o755)
+    assert cli.program() == "env/fedseg"
+    monkeypatch.setenv("PATH", str(script.parent))
+    assert cli.program() == "fedseg"
+    monkeypatch.chdir(script.parent.parent.parent)
+    monkeypatch.setenv("PATH", "")
+    assert cli.program() == f"{tmp_path.name}/env/fedseg"
+
+
 def test_repeated_options_add_up():
     parser = cli.parser("", "")
     cli.add_methods(parser, "")
