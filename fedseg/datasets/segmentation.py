@@ -226,9 +226,14 @@ class SegmentationDataset(Dataset):
                 self.cache = None
         return image, label
 
-    def is_labeled(self) -> bool:
-        """Whether any pixel of any sample has a class; reads samples until one has."""
-        return any((self.read(index)[1] != IGNORE).any() for index in range(len(self)))
+    def find_classes(self) -> list[int]:
+        """The classes of the samples' pixels; reads samples only until there are two."""
+        found: set[int] = set()
+        for index in range(len(self)):
+            found.update({*np.unique(self.read(index)[1]).tolist()} - {IGNORE})
+            if len(found) > 1:
+                break
+        return sorted(found)
 
     def _cache_key(self, index: int) -> str:
         """Digest of what a pair depends on: its files and how their ids are read."""

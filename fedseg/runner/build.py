@@ -493,15 +493,15 @@ def check_tests(dataset: Any, tests: Iterable[EvaluationSet]) -> None:
     Images that are in both are only told: the training images may be meant; so are a single class
     and training data without labels, which a local loss may be for.
     """
-    taught, labels = _classes(dataset), getattr(dataset, "labels", None)
-    if isinstance(labels, np.ndarray) and len(taught) > 1 and (labels == labels[:1]).all():
-        only = f"are of {taught[int(labels[0])]!r}, which teaches nothing"
-        warnings.warn(f"train_dataloader.dataset: all samples {only}", stacklevel=2)
-    if not _is_labeled(dataset):
-        warnings.warn(f"train_dataloader.dataset: {UNLABELED}", stacklevel=2)
+    taught = _classes(dataset)
+    if told := _describe_labels(dataset):
+        warnings.warn(f"train_dataloader.dataset: {told}", stacklevel=2)
     for test in tests:
-        if not _is_labeled(test.dataset):
-            raise DataError(f"val_dataloader.{test.name}.dataset: {UNLABELED}")
+        if told := _describe_labels(test.dataset):
+            told = f"val_dataloader.{test.name}.dataset: {told}"
+            if told.endswith(UNLABELED):
+                raise DataError(told)
+            warnings.warn(told, stacklevel=2)
         if not test.clients and (both := _images_of_both(dataset, test.dataset)):
             warnings.warn(
                 f"val_dataloader.{test.name}.dataset: {len(both)} of its {len(test.dataset)} "
@@ -521,8 +521,18 @@ def check_tests(dataset: Any, tests: Iterable[EvaluationSet]) -> None:
 UNLABELED = "every pixel of every sample is ignored: do its label maps have the ids of its classes?"
 
 
-def _is_labeled(dataset: Any) -> bool:
-    return not hasattr(dataset, "is_labeled") or dataset.is_labeled()
+def _describe_labels(dataset: Any) -> str | None:
+    """What makes them useless: there are none, or all are of one class."""
+    names, labels = _classes(dataset), getattr(dataset, "labels", None)
+    if hasattr(dataset, "find_classes"):
+        found = dataset.find_classes()
+    elif isinstance(labels, np.ndarray) and len(labels):
+        found = labels[:1].tolist() if (labels == labels[:1]).all() else names
+    else:
+        return None
+    if len(found) > 1 or len(names) < 2:
+        return None
+    return f"all samples are of {names[found[0]]!r}, which teaches nothing" if found else UNLABELED
 
 
 def _classes(dataset: Any) -> list[str]:

@@ -40,9 +40,10 @@ def test_a_split_says_which_label_map_an_image_has(listed):
     assert zero[0]["data_samples"][0].tolist() == [255, 0, 0, 255]
     mapped = ListedDataset(**{**listed, "classes": ()}, ids="gta5")
     assert len(mapped.classes) == 19 and mapped[0]["data_samples"].unique().tolist() == [255]
-    assert dataset.is_labeled() and not mapped.is_labeled()
     own = ListedDataset(**listed, ids=[1, 255])
     assert own[0]["data_samples"][0].tolist() == [1, *[255] * 3]
+    assert dataset.find_classes() == [0, 1]
+    assert own.find_classes() == [1] and mapped.find_classes() == []
 
 
 @pytest.mark.parametrize(

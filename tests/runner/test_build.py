@@ -227,16 +227,31 @@ def test_classes_of_train_and_test_sets_agree(train, test, told):
         check_tests(Named(train), sets)
 
 
-def test_data_whose_pixels_are_all_ignored_are_told_before_training():
-    class Void(toyseg.ToyScenes):
-        def is_labeled(self):
-            return False
+def test_labels_that_are_useless_are_told_before_training():
+    """An ignored test set is refused; training images without labels may be meant."""
 
-    tests = [StreamedSet("unseen", "x", [], torch.zeros(1), dataset=Void())]
+    class Labels(toyseg.ToyScenes):
+        def __init__(self, *classes):
+            super().__init__()
+            self.classes_found = [*classes]
+
+        def find_classes(self):
+            return self.classes_found
+
+    def check(train, *test):
+        test_set = StreamedSet("unseen", "x", [], torch.zeros(1), dataset=Labels(*test))
+        check_tests(Labels(*train), [test_set])
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check((0, 1), 0, 1)
     with pytest.raises(DataError, match=r"val_dataloader\.unseen\.dataset: every pixel of every"):
-        check_tests(toyseg.ToyScenes(), tests)
-    with pytest.warns(UserWarning, match=r"train_dataloader\.dataset: every pixel of every"):
-        check_tests(Void(), [])
+        check((0, 1))
+    for found, told in ((), "every pixel of every"), ((1,), "all samples are of"):
+        with pytest.warns(UserWarning, match=rf"train_dataloader\.dataset: {told}"):
+            check(found, 0, 1)
+    with pytest.warns(UserWarning, match=r"val_dataloader\.unseen\.dataset: all samples are of"):
+        check((0, 1), 1)
 
 
 def test_a_default_hook_without_a_type_keeps_its_own(tmp_path):
