@@ -82,6 +82,12 @@ class WeightsFile:
                 target, content, classifier = target.fit_weights(content)
                 ignored += classifier
             loaded = {n: tensor for n, tensor in content.items() if not n.startswith(ignored)}
+            for name, own in target.state_dict().items():
+                kind = loaded.get(name, own).dtype
+                if own.is_floating_point() and not kind.is_floating_point:  # copied without a word
+                    raise ConfigError(
+                        f"model.weights: {self.path}: {name}: is of {kind}: save it as {own.dtype}"
+                    )
             missing, unknown = target.load_state_dict(loaded, strict=False)
         except MISTAKES as error:  # shapes, or names that belong together
             raise ConfigError(f"model.weights: {self.path} does not fit: {error}") from error

@@ -112,6 +112,8 @@ def test_weights_that_do_not_fit(tmp_path):
         (lambda s: s.pop("blocks.1.mlp.fc1.weight"), "blocks.1.mlp.fc1.weight: missing"),
         (lambda s: s.update({"blocks.2.norm1.bias": torch.zeros(48)}), "blocks.2.norm1.bias: not"),
         (lambda s: s.update({"cls_token": torch.zeros(1, 1, 47)}), "cls_token"),
+        (lambda s: s.update({"cls_token": s["cls_token"].to(torch.int8)}), "torch.int8"),
+        (lambda s: s.update({"cls_token": s["cls_token"] * 1j}), "torch.complex64: save it as"),
     ):
         other = dict(state)
         change(other)
