@@ -3,9 +3,9 @@
 _base_ = "../_base_/cityscapes.py"
 
 setting = "gta5_centralized"
-lookup = ["cityscapes", "feddrive", "momentum"]
+lookup = ["gta5", "cityscapes", "feddrive", "momentum"]
 protocols = None
-without = ["algorithm", "batchnorm", "style", "protocol", "defects"]
+without = ["algorithm", "batchnorm", "protocol", "defects"]
 train_dataloader = dict(
     dataset=dict(
         _delete_=True,

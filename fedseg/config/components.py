@@ -94,6 +94,7 @@ PLACES: dict[str, Place] = {
     **dict.fromkeys(("val_evaluator.*", "test_evaluator.*"), Place("METRICS")),
     **{f"{loader}.dataset": Place("DATASETS") for loader in LOADERS},
     **{f"{loader}.dataset.style": Place("TRANSFORMS") for loader in LOADERS},
+    **{f"{loader}.dataset.style.source": Place("DATASETS") for loader in LOADERS},
     **{f"{loader}.transforms.*": Place("BATCH_TRANSFORMS") for loader in LOADERS},
 }
 

@@ -27,7 +27,7 @@ from fedseg.config.schema import Float32, Share
 from fedseg.datasets.images import read_image
 from fedseg.datasets.transforms import SEED_MASK
 from fedseg.errors import ConfigError
-from fedseg.registry import TRANSFORMS, build
+from fedseg.registry import DATASETS, TRANSFORMS, build
 
 # Keys of the random streams, apart from the pipeline's (which is 0) under the same seed.
 STYLE_STREAM, BANK_STREAM = 1, 2
@@ -45,6 +45,8 @@ class StyleTransfer(ABC):
             ``"condition"`` (IDDA's town and weather, from any viewpoint), or None.
         fixed_half: transfer every second image of a client, the same ones in every epoch, instead
             of drawing by ``p``: FedDrive's released code.
+        source: config of a segmentation data set whose images the bank takes, where clients lend
+            their styles to another's images (LADD); None: the data set's own.
     """
 
     def __init__(
@@ -54,7 +56,9 @@ class StyleTransfer(ABC):
         seed: int = 0,
         exclude: Literal["domain", "condition"] | None = "domain",
         fixed_half: bool = False,
+        source: Mapping[str, Any] | None = None,
     ) -> None:
+        self.source = source
         self.p, self.images_per_domain, self.seed = p, images_per_domain, seed
         self.exclude, self.fixed_half = exclude, fixed_half
         self.bank: dict[str, list[str]] = {}
@@ -224,6 +228,10 @@ def build_style(
     if config is None:
         return None
     style = build(TRANSFORMS, config, "dataset.style", base=StyleTransfer)
+    if style.source is not None:
+        lender = build(DATASETS, style.source, "dataset.style.source")
+        images, domains = [image for image, _ in lender.files], lender.domains
+        style.exclude = None  # none of them is an image's own
     style.bind(images, domains, condition_of)
     return style
 

@@ -11,6 +11,7 @@ import pytest
 from fedseg.datasets.scenes import IDDADataset
 from fedseg.datasets.style import CFSIStyle, LABStyle, StyleTransfer, build_style
 from fedseg.errors import ConfigError
+from fedseg.partition.split_files import Split, write_split
 
 RNG = np.random.default_rng
 
@@ -224,6 +225,23 @@ def test_the_released_half_and_the_released_cast(images, make_picture) -> None:
     assert (values > 256).any()
     gap = np.abs(made.astype(int) - values.astype(np.int64) % 256)
     assert (np.minimum(gap, 256 - gap) > 1).mean() == 0 and (gap > 0).mean() < 0.01
+
+
+def test_another_data_set_lends_its_styles(images, tmp_path, make_picture, save_image) -> None:
+    """As LADD's clients do to the server's images, which are in none of their domains."""
+    for path in images["rain"]:
+        save_image(Path(path).with_suffix(".map.png"), np.zeros((8, 8), np.uint8))
+    pairs = [(f"rain/{i}.png", f"rain/{i}.map.png") for i in range(4)]
+    write_split(tmp_path / "split", Split({"a": pairs}))
+    source = {"type": "ListedDataset", "data_root": str(tmp_path), "split": "split"}
+    source["classes"] = ["road", "tree"]
+    style = build_style({"type": "LABStyle", "p": 1.0, "source": source}, images["day"], ["x"] * 4)
+    assert sorted(style.bank["all"]) == sorted(images["rain"])
+    image = make_picture(1)
+    means = [lab_moments(make_picture(20 + number))[0] for number in range(4)]
+    for seed in range(8):
+        mean = lab_moments(style(image, "x", seed))[0]
+        assert min(np.abs(mean - other).max() for other in means) < 3
 
 
 def test_a_full_bank_is_computed_again(images, make_picture, monkeypatch) -> None:
