@@ -1,6 +1,7 @@
 """Every Python block of the documentation does what the page says: files, configs, scripts."""
 
 import ast
+import copy
 import json
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import toyseg
 from doc_pages import ROOT, Block, all_blocks, blocks
 from mmengine.config import Config
 
+from fedseg.core.hook import FederatedHook
 from fedseg.datasets.arrays import write_images
 from fedseg.registry import DATASETS, METRICS
 from fedseg.runner.experiment import load_config, train
@@ -143,6 +145,7 @@ RUN = {  # file -> who runs it
     *("prototypes.py", "cifar10_prototypes.py", "weather_prototypes.py"),
     "scaled.py",
     "shapes_scaled.py",
+    *("median_clipping.py", "shapes_median_clipping.py"),
     "small_unet.py",
     "idda_rainy_small_unet.py",
     "patches.py",
@@ -277,6 +280,34 @@ def test_a_server_rule_by_hand(own, small, tmp_path):
     plain = small(SHAPES, tmp_path / "plain")
     plain.algorithm.server_optim = dict(type="SGD", lr=0.5)
     assert torch.equal(trained(scaled), trained(plain))
+
+
+@pytest.mark.parametrize("workers", [None, 2])
+def test_a_robust_rule_by_hand(own, small, tmp_path, monkeypatch, workers):
+    cfg = small(own / "shapes_median_clipping.py", tmp_path / "all")
+    cfg.train_cfg.max_rounds = 1
+    cfg.client_sampler.clients_per_round = 3
+    plain = copy.deepcopy(cfg)
+    plain.robust, plain.work_dir = None, str(tmp_path / "plain")
+    runner = FederatedRunner.from_cfg(plain)
+    start, deltas = [], []
+
+    class Keep(FederatedHook):
+        def before_client(self, runner, client):
+            start.append(client.start.clone())
+
+        def after_client(self, runner, client, update):
+            deltas.append(update.vectors["delta"].clone())
+
+    runner.register_hook(Keep())
+    runner.train()
+    norms = [float(delta.norm()) for delta in deltas]
+    assert len({*norms}) == 3
+    shortened = [d * min(sorted(norms)[1] / n, 1) for d, n in zip(deltas, norms, strict=True)]
+    if workers:
+        forkray.install(monkeypatch)
+        cfg.executor = {"type": "RayExecutor", "num_workers": workers}
+    torch.testing.assert_close(trained(cfg), start[0] - sum(shortened) / 3, rtol=1e-5, atol=1e-7)
 
 
 # ---------------------------------------------------------------- models
