@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from shlex import quote
-from typing import Any, Literal
-from unicodedata import normalize
+from typing import Literal
 
 import numpy as np
 from PIL import Image
@@ -22,7 +21,7 @@ from fedseg.datasets.listed import LAYOUTS, Layout, color_of, find_domain, ids_o
 from fedseg.datasets.scenes import TO_CITYSCAPES
 from fedseg.datasets.segmentation import IGNORE
 from fedseg.errors import ConfigError, DataError
-from fedseg.files import atomic_writer, read_bytes, read_json, write_text
+from fedseg.files import atomic_writer, write_text
 from fedseg.partition import (
     DirichletPartition,
     HomogeneousPartition,
@@ -32,6 +31,7 @@ from fedseg.partition import (
     check_path,
 )
 
+from .classes import read_classes, read_text
 from .description import Outcome, next_command
 from .disk import DRAWN, SHOWN, Findings, Sample, print_skipped, walk_files
 from .parallel import in_threads
@@ -41,10 +41,6 @@ from .segmentation_sets import FolderOptions
 from .split_folders import PreparedSplit, check_free, save
 
 WILD = {"**/": "((?:.+/)?)", "*": "([^/]*)", "?": "([^/])"}
-HEADER = re.compile(r"(id|idx|index|name|class|label)\w*\s*[,;\t]", re.IGNORECASE)
-LINE = re.compile(  # perhaps an id, a name, perhaps a color
-    r"(?:(\d{1,3})[\s,:;]+(?=\D))?(.+?)(?:[\s,:]+(\d+)[\s,]+(\d+)[\s,]+(\d+)(?:[\s,:].*)?)?"
-)
 CROP, STEP = 512, 32  # largest training crop, and what its sides are multiples of
 CONFIG = Path(__file__).with_name("own_config.py.txt")
 
@@ -156,58 +152,6 @@ def prepare_folder(published: str | None, root: Path, options: FolderOptions) ->
         return Outcome([root / "splits"], closing=next_command(published, usual, root))
     config = _write_config(root, layout, colors, sizes, made, options)
     return Outcome([root / "splits"], closing=f"Next: {cli.program()} train {quote(str(config))}")
-
-
-def read_classes(path: Path) -> tuple[list[str], list[list[int]]]:
-    """Names and, where all of them have one, colors [r, g, b], from a text or JSON file.
-
-    Text: one name a line, perhaps with a color (``tree 30 120 40``, ``tree:30,120,40::``) or its id
-    before it (``0: sky``) and a header as in CSV files; lines with # are comments, labelme's
-    ``__ignore__`` is no class. JSON: a list of names or of objects with ``name`` and ``color``.
-    """
-    colors: list[Any] = []
-    if path.suffix == ".json":
-        entries = read_json(path)
-        entries = entries.get("labels") if isinstance(entries, dict) else entries
-        named = [{"name": e} if isinstance(e, str) else e for e in entries or [0]]
-        if not all(isinstance(e, dict) and isinstance(e.get("name"), str) for e in named):
-            raise DataError(f"{path}: must be a list of names, or of objects with a name")
-        names, colors = [e["name"] for e in named], [e["color"] for e in named if e.get("color")]
-    else:
-        lines = [line.strip() for line in _read_text(path).splitlines()]
-        lines = [line for line in lines if line and line[0] != "#" and line != "__ignore__"]
-        lines = lines[HEADER.match("".join(lines[:1])) is not None :]
-        found = [LINE.fullmatch(line) for line in lines]
-        ids = [int(match[1] or -2) for match in found]
-        numbered = len(ids) > 1 and ids == [*range(ids[0], ids[0] + len(ids))]
-        if numbered and ids[0]:
-            raise DataError(
-                f"{path}: numbers classes from {ids[0]}, but the ids of label maps begin at 0: "
-                "write the names alone, in the order of the ids (or see --reduce-zero-label)"
-            )
-        names = [match[2] if numbered else match[0][: match.end(2)] for match in found]
-        colors = [[int(value) for value in match.groups()[2:]] for match in found if match[3]]
-    names = [normalize("NFC", name) for name in names]
-    if not names or len(set(names)) < len(names) or len(names) > IGNORE:
-        twice = [name for name, times in Counter(names).items() if times > 1]
-        raise DataError(
-            f"{path}: must name 1 to {IGNORE} classes, each once, not {len(names)}"
-            + f" with {', '.join(twice[:SHOWN])} twice" * bool(twice)
-        )
-    if odd := [name for name in names if not name.isprintable()]:
-        raise DataError(f"{path}: {odd[0]!r} has control characters: save it as UTF-8 text")
-    if len(colors) not in (0, len(names)) or not all(
-        isinstance(c, list) and len(c) == 3 and {*c} <= {*range(256)} for c in colors
-    ):
-        raise DataError(f"{path}: colors must be three numbers 0 to 255, of each class or of none")
-    return names, colors
-
-
-def _read_text(path: Path) -> str:
-    try:
-        return read_bytes(path).decode("utf-8-sig")
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path}: cannot be read as text ({error})") from error
 
 
 def _describe(root: Path, options: FolderOptions) -> tuple[Layout, Sequence[Sequence[int]]]:
@@ -401,7 +345,7 @@ def _choose_tests(
         name, listed = "test", root / word
         if word.endswith(".txt"):
             listed = listed if listed.exists() else Path(word)
-            lines = _read_text(listed).splitlines()
+            lines = read_text(listed).splitlines()
             names = [{image, Path(image).name, Path(image).stem} for image, _ in pairs]
             times = Counter(name for known in names for name in known)
             parts = ([line] if line in times else line.split() for line in map(str.strip, lines))

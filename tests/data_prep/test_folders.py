@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
-from fedseg.data_prep.folders import read_classes
+from fedseg.data_prep.classes import read_classes
 from fedseg.data_prep.polygons import draw_polygons
 from fedseg.datasets import ListedDataset
 from fedseg.errors import DataError
@@ -213,6 +213,16 @@ def test_classes_of_every_tool(tmp_path):
         ("b.json", '["sky", "tree top"]', (colored[0], [])),
         ("c.json", '{"labels": [{"name": "sky", "color": [1, 2, 3]}, '
          '{"name": "tree top", "color": [30, 120, 40]}]}', colored),
+        ("after.csv", "name,id\ntree top,1\nsky,0", (colored[0], [])),
+        ("value.csv", 'class;r;g;b;label\n"tree top";30;120;40;1\nsky;1;2;3;0', colored),
+        ("color.csv", 'label,color_rgb\nsky,"1,2,3"\ntree top,"30,120,40"', colored),
+        ("header.csv", 'class\n"sky"\n"tree top"\n', (colored[0], [])),
+        ("bare.csv", '"tree top",1\n"sky",0', (colored[0], [])),
+        ("mixed.txt", "1 tree top\n0 sky", (colored[0], [])),
+        ("all.txt", "tree top,1,30,120,40\nsky,0,1,2,3", colored),
+        ("alpha.txt", "sky 1 2 3 255\ntree top 30 120 40 255", colored),
+        ("grades.txt", "grade 3\ngrade 1\n", (["grade 3", "grade 1"], [])),
+        ("ids.json", '[{"id": 1, "name": "tree top"}, {"id": 0, "name": "sky"}]', (colored[0], [])),
     ):  # fmt: skip
         (tmp_path / name).write_text(text)
         assert read_classes(tmp_path / name) == expected, name
@@ -223,6 +233,17 @@ def test_classes_of_every_tool(tmp_path):
         ("d.json", '[{"name": "sky", "color": 7}]', "0 to 255"),
         ("odd.txt", "sky\0\ntree", r"'sky\\x00' has control characters"),
         ("e.json", '{"0": "sky", "1": "tree"}', "a list of names, or of objects"),
+        ("gap.txt", "0 cat\n2 dog\n", "numbers classes from 0 to 2, but the ids of 2 classes"),
+        ("gap.csv", "dog,2\ncat,0\n", "numbers classes from 0 to 2"),
+        ("twice.csv", "name,id\ndog,0\ncat,0\n", "numbers classes from 0 to 0"),
+        ("no_id.json", '[{"id": 0, "name": "a"}, {"name": "b"}]', "numbers classes from 0 to 0"),
+        ("text.csv", "name,id\ndog,x\n", "id 'x': give one number as the id of 'dog'"),
+        ("two.csv", "name,id,trainId\ndog,0,0\n", "id '0', trainid '0': give one number"),
+        ("some_ids.txt", "0: cat\ndog\n", "'0: cat' is not understood"),
+        ("gimp.txt", "1 2 3 sky\n", "'1 2 3 sky' is not understood"),
+        ("cells.csv", "name,id\ndog,1,2\n", "CSV with every line as its header"),
+        ("quote.csv", 'name,id\n"dog,1\n', "cannot be read as CSV"),
+        ("f.json", '[{"name": "sky", "color": [[1], 2, 3]}]', "0 to 255"),
     ):
         (tmp_path / name).write_text(text)
         with pytest.raises(DataError, match=message):

@@ -1,0 +1,144 @@
+"""Class files as tools write them: names, and perhaps ids and colors, as text, CSV or JSON."""
+
+import csv
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from unicodedata import normalize
+
+from fedseg.datasets.segmentation import IGNORE
+from fedseg.errors import DataError
+from fedseg.files import read_bytes, read_json
+
+from .disk import SHOWN
+
+LINE = re.compile(  # a name, perhaps an id before or after it, perhaps a color (CVAT: and parts)
+    r"(?:(\d{1,3})[\s,:;]+(?=\D))?(.+?)(?:[\s,:;]+(\d{1,3}))??"
+    r"(?:[\s,:]+(\d+)[\s,]+(\d+)[\s,]+(\d+)(?:[\s,]+255|:.*)?)?"
+)
+CELL = re.compile(r"^[\"'\d]+\s*[,;:\t]|[,;:\t]\s*\d+$|^\d+\s+\d|^[\"']")  # no part of a name
+# of columns and keys, in lower case without "_" and the like; the first that is there has the names
+NAMES = ("name", "names", "classname", "labelname", "class", "classes", "label", "labels")
+NAMES += ("category", "categories", "categoryname")
+ID = re.compile("(class|label|category|train|raw|pixel)?(id|idx|index|value)")
+CHANNELS = (("r", "g", "b"), ("red", "green", "blue"))
+COLORS = ("color", "colour", "rgb", "colorrgb")
+COLUMNS = "a list of names, or of objects with a name, or CSV with every line as its header"
+Entry = tuple[Any, Any, Any]  # id or None, name, color or None
+
+
+def read_classes(path: Path) -> tuple[list[str], list[list[int]]]:
+    """Names by id and, where all of them have one, colors [r, g, b], from a text or JSON file.
+
+    Text: one name a line, perhaps with a color (``tree 30 120 40``, ``tree:30,120,40::``) and its
+    id (``0: sky``, ``sky,0``), or columns below a header as in CSV files; lines with # are
+    comments, labelme's ``__ignore__`` is no class. JSON: a list of names or of objects with
+    ``name``, ``id`` and ``color``.
+    """
+    entries = _read_json(path) if path.suffix == ".json" else _read_lines(path)
+    entries = [entry for entry in entries if entry[1] != "__ignore__"]
+    ids = [number for number, _, _ in entries if number is not None]
+    if ids and sorted(ids) != [*range(len(entries))]:
+        raise DataError(
+            f"{path}: numbers classes from {min(ids)} to {max(ids)}, but the ids of {len(entries)} "
+            f"classes in label maps are 0 to {len(entries) - 1}, each once: write the names alone, "
+            "in the order of the ids (or see --reduce-zero-label)"
+        )
+    entries = sorted(entries, key=lambda entry: entry[0]) if ids else entries
+    names = [normalize("NFC", name) for _, name, _ in entries]
+    colors = [color for _, _, color in entries if color]
+    if not names or len(set(names)) < len(names) or len(names) > IGNORE:
+        twice = [name for name, times in Counter(names).items() if times > 1]
+        raise DataError(
+            f"{path}: must name 1 to {IGNORE} classes, each once, not {len(names)}"
+            + f" with {', '.join(twice[:SHOWN])} twice" * bool(twice)
+        )
+    if odd := [name for name in names if not name.isprintable()]:
+        raise DataError(f"{path}: {odd[0]!r} has control characters: save it as UTF-8 text")
+    if len(colors) not in (0, len(names)) or not all(
+        isinstance(c, list) and len(c) == 3 and all(v in range(256) for v in c) for c in colors
+    ):
+        raise DataError(f"{path}: colors must be three numbers 0 to 255, of each class or of none")
+    return names, colors
+
+
+def read_text(path: Path) -> str:
+    """The text of a file in UTF-8; DataError if it is none."""
+    try:
+        return read_bytes(path).decode("utf-8-sig")
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: cannot be read as text ({error})") from error
+
+
+def _read_json(path: Path) -> list[Entry]:
+    entries = read_json(path)
+    entries = entries.get("labels") if isinstance(entries, dict) else entries
+    named = [{"name": e} if isinstance(e, str) else e for e in entries or [0]]
+    if not all(isinstance(entry, dict) for entry in named):
+        raise DataError(f"{path}: must be {COLUMNS}")
+    return _read_columns(path, named)
+
+
+def _read_lines(path: Path) -> list[Entry]:
+    lines = [line.strip() for line in read_text(path).splitlines()]
+    lines = [line for line in lines if line and line[0] != "#"]
+    cells = [_key(cell) for cell in re.split("[,;\t]", lines[0] if lines else "")]
+    is_csv = path.suffix.lower() in (".csv", ".tsv")
+    if {*cells} & {*NAMES} and (is_csv or len(cells) > 1):
+        delimiter = next((d for d in ",;\t" if d in lines[0]), ",")
+        try:
+            rows = csv.DictReader(lines, delimiter=delimiter, skipinitialspace=True, strict=True)
+            return _read_columns(path, [*rows])
+        except csv.Error as error:
+            raise DataError(f"{path}: cannot be read as CSV ({error})") from error
+    lines = [line.replace('"', "") if is_csv else line for line in lines if line != "__ignore__"]
+    found = [LINE.fullmatch(line) for line in lines]
+
+    def differ(group: int) -> bool:
+        return len({match[group] for match in found} - {None}) == len(found)
+
+    # numbers that tell equal names apart are parts of the names
+    at = next((group for group in (1, 3) if differ(group) and differ(2)), None)
+    entries = []
+    for match in found:
+        start, end = (match.start(2), match.end(2)) if at else (0, max(match.end(2), match.end(3)))
+        name = match.string[start:end]
+        if CELL.search(name):
+            raise DataError(
+                f"{path}: {match.string!r} is not understood: write a name a line (or id,name with "
+                "an id of its own for each, and r,g,b), or this header, and no quotes"
+            )
+        color = [int(value) for value in match.groups()[3:]] if match[4] else None
+        entries.append((int(match[at]) if at else None, name, color))
+    return entries
+
+
+def _key(text: Any) -> str:
+    return re.sub(r"[\W_]+", "", str(text)).lower()
+
+
+def _read_columns(path: Path, rows: Sequence[Mapping[Any, Any]]) -> list[Entry]:
+    """Entries of a header's columns, or of JSON's objects."""
+    entries = []
+    for row in ({_key(key): value for key, value in row.items()} for row in rows):
+        named = sorted((key for key in NAMES if key in row), key=lambda key: _is_id(row[key]))
+        ids = [key for key in row if ID.fullmatch(key) or (key in named[1:] and _is_id(row[key]))]
+        if not named or not isinstance(row[named[0]], str) or "none" in row:
+            raise DataError(f"{path}: must be {COLUMNS}")
+        if len(ids) > 1 or not all(_is_id(row[key]) for key in ids):
+            told = ", ".join(f"{key} {row[key]!r}" for key in ids)
+            raise DataError(f"{path}: {told}: give one number as the id of {row[named[0]]!r}")
+        color = next(([row[c] for c in three] for three in CHANNELS if {*three} <= {*row}), None)
+        color = color or next((row[key] for key in COLORS if row.get(key)), None)
+        if isinstance(color, str):
+            color = re.findall(r"[^\s,;()\[\]]+", color)
+        if isinstance(color, list):
+            color = [int(value) if _is_id(value) else value for value in color]
+        entries.append((int(row[ids[0]]) if ids else None, row[named[0]].strip(), color))
+    return entries
+
+
+def _is_id(value: Any) -> bool:
+    return re.fullmatch(r"\s*[0-9]{1,3}\s*", str(value)) is not None
