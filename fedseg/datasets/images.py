@@ -21,12 +21,14 @@ from fedseg.files import read_bytes
 PNG = b"\x89PNG\r\n\x1a\n"
 NPY = b"\x93NUMPY"
 ORIENTATION = 274  # the tag of EXIF and TIFF
+WIDTH, LENGTH, BITS, COLORS = 256, 257, 258, 262  # tags of TIFF
 SUBFILE = 254  # the tag of TIFF that marks smaller copies
 # read by Pillow: OpenCV leaves AVIF unturned and the values of a PGM below 255 unscaled, and does
 # not know the others
 BY_PILLOW = ("AVIF", "GIF", "PCX", "PPM", "SGI", "SUN", "TGA")
-WIDE = {"I": "int32", "F": "float32"}  # modes whose values Pillow would clip
+TRANSPARENT = ("LA", "PA", "RGBA")  # modes of TIFF in which OpenCV blackens pixels
 LABELS = ("BMP", "PNG", "PPM", "TIFF")  # of which both decoders give the same ids
+LOSSY = ("AVIF", "JPEG", "JPEG2000", "MPO", "WEBP")
 PNG_END = b"IEND\xae\x42\x60\x82"
 JPEG = b"\xff\xd8"
 JPEG_END = b"\xff\xd9"
@@ -43,9 +45,12 @@ def read_image(path: str) -> np.ndarray:
     """An image as displayed, turned by its EXIF orientation: uint8 [H, W, 3], RGB."""
     data = _read(path)
     header = _open(path, data)
-    if header is not None and header.format in BY_PILLOW and header.mode not in WIDE:
+    wide = header and _wide(header, data)
+    by_pillow = header and (
+        header.format in BY_PILLOW or (header.format == "TIFF" and header.mode in TRANSPARENT)
+    )
+    if by_pillow and not wide:
         return _pixels(path, header, "RGB")
-    wide = header is not None and header.format == "TIFF" and WIDE.get(header.mode)
     image = None if wide else _decode(path, data, cv2.IMREAD_COLOR | cv2.IMREAD_ANYDEPTH)
     if image is None or image.dtype != np.uint8:
         raise DataError(
@@ -58,9 +63,12 @@ def read_image(path: str) -> np.ndarray:
 def read_size(path: str) -> tuple[int, int]:
     """(height, width) of an image as displayed, from its header."""
     with Image.open(path) as image:
-        # asking a PNG would decode it
-        turn = 1 if image.format == "PNG" else image.getexif().get(ORIENTATION, 1)
-        return image.size if turn in range(5, 9) else image.size[::-1]
+        width, height = image.size
+        if image.format == "TIFF":  # of which Pillow turns the size, in some versions
+            width, height = image.tag_v2[WIDTH], image.tag_v2[LENGTH]
+        tagged = image.format != "PNG" or _has_exif(path)  # asking a PNG without it decodes it
+        turned = tagged and image.getexif().get(ORIENTATION, 1) in range(5, 9)
+        return (width, height) if turned else (height, width)
 
 
 def read_label(
@@ -81,8 +89,9 @@ def read_label(
     if label.ndim != 2 or not label.size or label.dtype.kind not in "bui":
         raise DataError(
             f"{path}: a label map must have one channel of whole numbers, not {label.dtype} "
-            f"{list(label.shape)}: store class ids as 8-bit gray or palette PNG, or give the data "
-            "set's first_channel or label_colors"
+            f"{list(label.shape)}: store class ids as 8-bit gray or palette PNG"
+            + " without alpha" * (label.shape[2:] in ((2,), (4,)))
+            + ", or give the data set's first_channel or label_colors" * (label.shape[2:] == (3,))
         )
     for extreme in (label.min(), label.max()):
         if not 0 <= extreme <= 255:
@@ -104,15 +113,20 @@ def _label_pixels(path: str, colored: bool) -> np.ndarray:
                 f"{path}: is not an array of numbers ({error}): save it again"
             ) from error
     header = _open(path, data)
-    lossy = header is not None and header.info.get("compression") in ("jpeg", "webp")  # in TIFF
-    if header is None or header.format not in LABELS or lossy:
+    kind = header and header.format
+    if kind == "TIFF" and header.info.get("compression") in ("jpeg", "webp"):
+        kind = header.info["compression"].upper()
+    if kind not in LABELS:
+        what = kind or "damaged, of an unknown format or of other than 8, 16 or 32 bits"
+        what += ", which changes ids unless it is lossless," * (kind in LOSSY)
         raise DataError(
-            f"{path}: a label map must not be JPEG or another lossy format, which changes ids, but "
-            f"{', '.join(LABELS)} or .npy: store it as PNG"
+            f"{path}: a label map must not be {what} but {', '.join(LABELS)} or .npy: store it as "
+            "PNG"
         )
     _check_label(path, data, header)
-    if header.mode == "P":  # OpenCV would expand it to colors
-        return _pixels(path, header, "RGB" if colored else None)
+    if header.mode in ("P", "LA", "PA"):  # OpenCV would expand it to colors, or leave alpha out
+        shown = "RGB" if header.mode == "P" else "RGBA"
+        return _pixels(path, header, shown if colored else None)
     label = _decode(path, data, cv2.IMREAD_UNCHANGED)
     if label.ndim == 3 and label.shape[2] in (3, 4):
         code = cv2.COLOR_BGR2RGB if label.shape[2] == 3 else cv2.COLOR_BGRA2RGBA
@@ -152,8 +166,19 @@ def _check_label(path: str, data: bytes, header: Image.Image) -> None:
         raise DataError(f"{path}: has {pages} pages or frames: store one label map in a file")
     if raw.startswith(("1", "L;")):  # few bits, or white is 0
         raise DataError(
-            f"{path}: is gray of less than 8 bits or inverted ({raw}), which tools read as ids or "
-            "as 0 to 255: store a label map as 8-bit gray or palette PNG"
+            f"{path}: is black and white, gray of less than 8 bits or inverted ({raw}), of which "
+            "tools make ids or 0 to 255: store a label map as 8-bit gray or palette PNG"
+        )
+    tags = header.tag_v2 if header.format == "TIFF" else {}
+    if header.mode != "P" and not {*tags.get(BITS, ())} <= {8, 16, 32}:
+        raise DataError(
+            f"{path}: has {max(tags[BITS])} bits a value, which tools scale or not: store a label "
+            "map as 8-bit gray or palette PNG"
+        )
+    if tags.get(COLORS, 1) not in (1, 2, 3):  # gray, RGB, palette
+        raise DataError(
+            f"{path}: has the photometric interpretation {tags[COLORS]} ({header.mode}), whose "
+            "values tools convert: store a label map as 8-bit gray or palette PNG"
         )
     # asking a PNG without the chunk decodes it
     if (header.format != "PNG" or b"eXIf" in data) and header.getexif().get(ORIENTATION, 1) != 1:
@@ -161,6 +186,27 @@ def _check_label(path: str, data: bytes, header: Image.Image) -> None:
             f"{path}: has an EXIF orientation, which tools apply or ignore: store the label map "
             "as its image is displayed, without the tag"
         )
+
+
+def _wide(header: Image.Image, data: bytes) -> str | None:
+    """The kind of values of more than 8 bits, which a decoder may cut without a word."""
+    kind, mode = header.format, header.mode
+    if mode == "F" or (mode == "I" and kind == "TIFF"):
+        return {"F": "float32", "I": "int32"}[mode]
+    deep = mode.startswith("I") or (kind == "SGI" and data[3] > 1)
+    deep |= kind == "TIFF" and max(header.tag_v2.get(BITS, (1,))) > 8
+    if kind == "PPM" and header.tile[0][0].startswith("ppm"):
+        deep |= header.tile[0][3][1] > 255  # its largest value
+    return "uint16" if deep else None
+
+
+def _has_exif(path: str) -> bool:
+    """Whether a PNG has a chunk of EXIF, before its pixels or after them."""
+    with open(path, "rb") as file:
+        file.seek(len(PNG))
+        while len(head := file.read(8)) == 8 and head[4:] != b"eXIf":
+            file.seek(int.from_bytes(head[:4], "big") + 4, os.SEEK_CUR)
+    return head[4:] == b"eXIf"
 
 
 def _pages(image: Image.Image) -> int:

@@ -1,6 +1,7 @@
 """Reading of single files, whole and damaged."""
 
 import os
+import struct
 import zlib
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
-from fedseg.datasets.images import existing_files, read_image, read_label
+from fedseg.datasets.images import existing_files, read_image, read_label, read_size
 from fedseg.errors import DataError
 
 RAMP = np.add.outer(np.arange(60), np.arange(80)).astype(np.uint8)
@@ -88,13 +89,18 @@ def test_damaged_missing_and_empty_files(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("mode", "ending"),
-    [(mode, "png") for mode in ("RGB", "LA", "1")] + [("1", "tif"), ("1", "bmp"), ("1", "pbm")],
+    [(mode, "png") for mode in ("RGB", "LA", "1")]
+    + [("1", "tif"), ("1", "bmp"), ("1", "pbm"), ("LA", "tif"), ("P", "bmp")],
 )
 def test_label_must_be_ids(tmp_path: Path, mode: str, ending: str) -> None:
     path = tmp_path / f"a.{ending}"
-    Image.fromarray(RAMP).convert(mode).save(path)
-    with pytest.raises(DataError, match=rf"a\.{ending}: .*(one channel|less than 8 bits).*8-bit"):
-        read_label(str(path))
+    image = Image.fromarray(RAMP).convert(mode)
+    if mode == "P":
+        image.putpalette([0, 0, 0, 255, 255, 255])
+    image.save(path)
+    told = rf"a\.{ending}: .*(one channel|less than 8 bits).*8-bit"
+    with pytest.raises(DataError, match=told + ".*without alpha$" * (mode == "LA")):
+        read_label(str(path), first_channel=mode == "LA")
 
 
 @pytest.mark.parametrize("ending", ["png", "tif", "bmp"])
@@ -117,6 +123,71 @@ def test_sixteen_bits(tmp_path: Path, ending: str) -> None:
         read_label(str(path))
     with pytest.raises(DataError, match=rf"a\.{ending}: has uint16 values.*8 bits"):
         read_image(str(path))
+
+
+WIDE_COLORS = np.stack([RAMP.astype(">u2") * 29] * 3, 2)  # 12 bits
+SGI = struct.pack(">hbb4hii492x", 474, 0, 2, 3, 80, 60, 3, 0, 4095)
+
+
+@pytest.mark.parametrize(
+    ("ending", "content"),
+    [
+        ("ppm", b"P6 80 60 65535\n" + WIDE_COLORS.tobytes()),
+        ("ppm", b"P3 80 60 65535\n" + " ".join(map(str, WIDE_COLORS.ravel())).encode()),
+        ("sgi", SGI + WIDE_COLORS.tobytes()),
+    ],
+    ids=["P6", "P3", "SGI"],
+)
+def test_sixteen_bits_of_colors(tmp_path: Path, ending: str, content: bytes) -> None:
+    (tmp_path / f"a.{ending}").write_bytes(content)
+    with pytest.raises(DataError, match=rf"a\.{ending}: has uint16 values.*8 bits"):
+        read_image(str(tmp_path / f"a.{ending}"))
+
+
+def tiff_of(bits: int, photometric: int, samples: int, pixels: bytes) -> bytes:
+    """A file of one strip, 80x60, in any number of bits."""
+    tags = {256: 80, 257: 60, 258: bits, 259: 1, 262: photometric, 273: 0, 277: samples, 278: 60}
+    tags |= {279: len(pixels)}
+    if samples == 3:
+        tags[258] = 8 + 2 + 12 * len(tags) + 4
+    tags[273] = 8 + 2 + 12 * len(tags) + 4 + 6
+    lines = [
+        struct.pack("<HHII", tag, 3 if tag == 258 else 4, samples if tag == 258 else 1, value)
+        for tag, value in tags.items()
+    ]
+    head = struct.pack("<2sHIH", b"II", 42, 8, len(tags)) + b"".join(lines) + bytes(4)
+    return head + struct.pack("<3H", *[bits] * 3) + pixels
+
+
+@pytest.mark.parametrize(
+    ("bits", "photometric", "samples", "reason"),
+    [
+        (12, 1, 1, "has 12 bits a value"),
+        (10, 1, 1, "must not be damaged.* or of other than 8"),
+        (14, 1, 1, "must not be damaged.* or of other than 8"),
+        (16, 0, 1, "has the photometric interpretation 0"),
+        (8, 6, 3, r"has the photometric interpretation 6 \(YCbCr\)"),
+        (8, 8, 3, r"has the photometric interpretation 8 \(LAB\)"),
+    ],
+)
+def test_label_of_tiff_whose_values_tools_change(tmp_path, bits, photometric, samples, reason):
+    pixels = RAMP.astype("<u2" if bits > 8 else "u1").repeat(samples).tobytes()
+    (tmp_path / "a.tif").write_bytes(tiff_of(bits, photometric, samples, pixels))
+    with pytest.raises(DataError, match=rf"a\.tif: .*{reason}"):
+        read_label(str(tmp_path / "a.tif"), first_channel=True)
+    (tmp_path / "a.tif").write_bytes(tiff_of(8, 1, 1, RAMP.tobytes()))
+    assert (read_label(str(tmp_path / "a.tif")) == RAMP).all()
+
+
+@pytest.mark.parametrize("ending", ["png", "tif", "webp"])
+@pytest.mark.parametrize("mode", ["RGBA", "LA"])
+def test_alpha_of_images_is_dropped(tmp_path: Path, ending: str, mode: str) -> None:
+    image = Image.fromarray(RAMP).convert("RGB" if ending == "webp" else mode)
+    image.putalpha(Image.fromarray(RAMP // 2))
+    image.save(
+        tmp_path / f"a.{ending}", **(dict(lossless=True, exact=True) if ending == "webp" else {})
+    )
+    assert (read_image(str(tmp_path / f"a.{ending}")) == RAMP[..., None]).all()
 
 
 @pytest.mark.parametrize("kind", ["png", "ras", "pcx", "tga", "sgi"])
@@ -218,6 +289,13 @@ def test_image_is_turned_as_displayed(tmp_path: Path, ending: str, orientation: 
     with Image.open(path) as image:
         displayed = np.asarray(ImageOps.exif_transpose(image).convert("RGB"))
     assert np.abs(read_image(str(path)).astype(int) - displayed).max() <= 2
+    assert read_size(str(path)) == displayed.shape[:2]
+    if ending == "png":  # the chunk may also follow the pixels
+        data = path.read_bytes()
+        begin = data.index(b"eXIf") - 4
+        chunk = data[begin : begin + 12 + int.from_bytes(data[begin : begin + 4], "big")]
+        path.write_bytes(data.replace(chunk, b"")[:-12] + chunk + data[-12:])
+        assert read_size(str(path)) == read_image(str(path)).shape[:2] == displayed.shape[:2]
     if ending in ("png", "tif") and orientation > 1:
         Image.fromarray(RAMP).save(path, exif=exif)
         with pytest.raises(DataError, match=rf"a\.{ending}: has an EXIF orientation"):
@@ -236,6 +314,18 @@ def test_label_must_be_lossless(tmp_path: Path) -> None:
         (tmp_path / f"a.{kind}").rename(tmp_path / "a.png")
         with pytest.raises(DataError, match=r"a\.png: .*changes ids"):
             read_label(str(tmp_path / "a.png"))
+    for kind, reason in (
+        ("gif", "GIF but"),
+        ("webp", "WEBP, which changes ids unless it is lossless"),
+    ):
+        Image.fromarray(RAMP).save(tmp_path / f"a.{kind}", lossless=True)
+        with pytest.raises(DataError, match=rf"a\.{kind}: a label map must not be {reason}"):
+            read_label(str(tmp_path / f"a.{kind}"))
+    path = tmp_path / "cut.tif"
+    Image.fromarray(RAMP).save(path, compression="tiff_lzw")
+    path.write_bytes(path.read_bytes()[:-300])
+    with pytest.raises(DataError, match=r"cut\.tif: a label map must not be damaged"):
+        read_label(str(path))
     for kind in ("bmp", "png"):
         cv2.imwrite(str(tmp_path / f"a.{kind}"), RAMP)
         assert (read_label(str(tmp_path / f"a.{kind}")) == RAMP).all()
