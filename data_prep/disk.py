@@ -8,7 +8,7 @@ from pathlib import Path
 from PIL import Image
 
 from fedseg.datasets.arrays import is_synthetic
-from fedseg.datasets.images import existing_files
+from fedseg.datasets.images import existing_files, is_hidden
 from fedseg.errors import DataError
 
 from .parallel import in_threads
@@ -58,14 +58,14 @@ def walk_files(root: Path, hidden: bool = False) -> Iterator[str]:
         seen.add(real)
         below = Path(place).relative_to(root)
         ours = ("splits", DRAWN) if below == Path() else ()
-        folders[:] = sorted(f for f in folders if (hidden or f[0] != ".") and f not in ours)
-        yield from ((below / n).as_posix() for n in sorted(names) if hidden or n[0] != ".")
+        folders[:] = sorted(f for f in folders if (hidden or not is_hidden(f)) and f not in ours)
+        yield from ((below / n).as_posix() for n in sorted(names) if hidden or not is_hidden(n))
 
 
 def print_skipped(root: Path, used: Collection[str], reason: str) -> None:
     """Print how many files below a root are not used, by their ending."""
     endings = Counter(
-        "hidden" if "/." in f"/{path}" else Path(path).suffix or "without ending"
+        "hidden" if any(map(is_hidden, Path(path).parts)) else Path(path).suffix or "without ending"
         for path in walk_files(root, hidden=True)
         if path not in used
     )
@@ -139,7 +139,7 @@ def check_files(
         image, label = headers
         if image.size != label.size:
             return "labels of another size than their image", sample[1]
-        if label.mode != "L":
+        if label.mode not in ("L", "P"):
             return "label maps that are not 8-bit and single-channel", sample[1]
         return image.size
 

@@ -9,6 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 from shlex import quote
 from typing import Literal
+from unicodedata import normalize
 
 import numpy as np
 from PIL import Image
@@ -105,7 +106,7 @@ def prepare_folder(published: str | None, root: Path, options: FolderOptions) ->
     table = _table(layout)
     sizes, pixels, contents = _inspect(root, layout, pairs, table, colors, findings)
     for glob, count in layout.counts.items():
-        found = sum(bool(_regex(glob).fullmatch(image)) for image, _ in pairs)
+        found = sum(_matches(glob, image) for image, _ in pairs)
         if found != count and not options.unofficial:
             wrong = f"{glob} ({found} instead of {count}; --unofficial takes them as they are)"
             findings.add("counts that are not the published ones", [wrong])
@@ -188,7 +189,12 @@ def _table(layout: Layout) -> np.ndarray:
 
 def _regex(glob: str) -> re.Pattern:
     parts = re.split(r"(\*\*/|\*|\?)", glob)
-    return re.compile("".join(WILD.get(part, re.escape(part)) for part in parts))
+    pattern = "".join(WILD.get(part, re.escape(part)) for part in parts)
+    return re.compile(normalize("NFC", pattern))
+
+
+def _matches(glob: str, path: str) -> bool:
+    return _regex(glob).fullmatch(normalize("NFC", path)) is not None
 
 
 def _find_pairs(root: Path, layout: Layout) -> list[Sample]:
@@ -208,7 +214,7 @@ def _find_pairs(root: Path, layout: Layout) -> list[Sample]:
     found: tuple[dict, dict] = ({}, {})
     for path in walk_files(root):
         for pattern, which in patterns:
-            if match := pattern.fullmatch(path):
+            if match := pattern.fullmatch(normalize("NFC", path)):
                 if fault := check_path(path):
                     raise DataError(f"{root}: {path!r} {fault}: rename it")
                 other = found[which].setdefault(match.groups(), path)
@@ -345,8 +351,9 @@ def _choose_tests(
         name, listed = "test", root / word
         if word.endswith(".txt"):
             listed = listed if listed.exists() else Path(word)
-            lines = read_text(listed).splitlines()
-            names = [{image, Path(image).name, Path(image).stem} for image, _ in pairs]
+            lines = normalize("NFC", read_text(listed)).splitlines()
+            images = [Path(normalize("NFC", image)) for image, _ in pairs]
+            names = [{image.as_posix(), image.name, image.stem} for image in images]
             times = Counter(name for known in names for name in known)
             parts = ([line] if line in times else line.split() for line in map(str.strip, lines))
             asked = {name for part in parts for name in part}
@@ -359,8 +366,7 @@ def _choose_tests(
         elif word in domains:
             name, chosen = "unseen", {i for i, of in enumerate(domains) if of == word}
         else:
-            pattern = _regex(word)
-            chosen = {i for i, (image, _) in enumerate(pairs) if pattern.fullmatch(image)}
+            chosen = {i for i, (image, _) in enumerate(pairs) if _matches(word, image)}
         if not chosen:
             raise ConfigError(f"--test: {word!r} is not a share, a domain or a glob of an image")
         tests[name] = tests.get(name, set()) | chosen

@@ -23,7 +23,7 @@ from torchvision import datasets
 from torchvision.datasets.utils import check_integrity, download_url, extract_archive
 
 from fedseg.datasets.arrays import SPLITS, check_images, shared_images
-from fedseg.datasets.images import PNG, read_image
+from fedseg.datasets.images import PNG, is_hidden, read_image
 from fedseg.errors import DataError
 
 from .description import ImageSet, Labeled, Part
@@ -321,11 +321,13 @@ def _load_npz(path: Path) -> dict[str, np.ndarray]:
 def _read_folders(root: Path, published: ImageSet) -> dict[str, Part]:
     parts = {}
     for split in SPLITS:
-        folders = sorted(p for p in (root / split).iterdir() if p.is_dir() and p.name[0] != ".")
+        folders = sorted(
+            p for p in (root / split).iterdir() if p.is_dir() and not is_hidden(p.name)
+        )
         _check_classes([folder.name for folder in folders], published, root / split)
         files, labels = [], []
         for folder in folders:
-            images = sorted(p for p in folder.iterdir() if p.name[0] != ".")
+            images = sorted(p for p in folder.iterdir() if not is_hidden(p.name))
             if other := [path for path in images if path.suffix.lower() != ".png"]:
                 raise DataError(f"{other[0]}: is not a PNG image: convert it to PNG, or remove it")
             if not images and split == "train":  # classes come from training

@@ -219,6 +219,11 @@ def _pages(image: Image.Image) -> int:
     return sum(whole)
 
 
+def is_hidden(name: str) -> bool:
+    """Whether a file or folder is what a system keeps for itself: macOS, Synology, an editor."""
+    return name.startswith(".") or name in ("__MACOSX", "@eaDir")
+
+
 def check_exist(paths: Sequence[str], root: str | Path, fix: str) -> None:
     """Raise DataError with the first of the missing files; see :func:`existing_files`."""
     if missing := sorted(set(paths) - existing_files(paths, root)):

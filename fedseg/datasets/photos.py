@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from unicodedata import normalize
 
 import numpy as np
 import torch
@@ -14,12 +15,23 @@ from pydantic import PositiveInt
 from torch.utils.data import Dataset
 from torchvision.datasets.folder import IMG_EXTENSIONS
 
-from fedseg.datasets.images import check_exist, read_image
+from fedseg.datasets.images import check_exist, is_hidden, read_image
 from fedseg.datasets.transforms import Pipeline
 from fedseg.errors import DataError, MissingDataError
 from fedseg.registry import DATASETS
 
-SUFFIXES = (*IMG_EXTENSIONS, ".avif", ".gif", ".jfif", ".jp2", ".pbm")
+SUFFIXES = (
+    *IMG_EXTENSIONS,
+    ".avif",
+    ".gif",
+    ".jfif",
+    ".jp2",
+    ".pbm",
+    ".pcx",
+    ".ras",
+    ".sgi",
+    ".tga",
+)
 PIPELINES = {
     "train": (
         dict(type="RandomResizedCrop", size=(224, 224)),
@@ -114,13 +126,14 @@ class ImageFolderDataset(PhotoDataset):
         if unknown := sorted(set(held) - set(classes)):
             raise DataError(f"{folder / unknown[0]}: is not a class of {training}: move it away")
         numbers = {name: number for number, name in enumerate(classes) if name in held}
-        listed = [
-            (path, number) for name, number in numbers.items() for path in _files(folder / name)
-        ]
-        samples = [(path, number) for path, number in listed if path.lower().endswith(SUFFIXES)]
-        loose = {str(path) for path in folder.iterdir() if path.is_file() and path.name[0] != "."}
-        others = sorted({path for path, _ in listed} - {path for path, _ in samples} | loose)
-        if others:
+        samples, others = [], []
+        for path, (of, *names) in _files(folder):
+            if names and path.lower().endswith(SUFFIXES) and not any(map(is_hidden, (of, *names))):
+                samples.append((path, numbers[normalize("NFC", of)]))
+            else:
+                others.append(path)
+        samples.sort(key=lambda sample: sample[1])
+        if others := sorted(others):
             warnings.warn(
                 f"{folder}: {len(others)} files are skipped, they are no images of a class "
                 f"({', '.join(others[:5])}{', ...' * (len(others) > 5)}): images end in "
@@ -146,17 +159,18 @@ class ImageFolderDataset(PhotoDataset):
 
 
 def _classes(folder: Path) -> list[str]:
-    return sorted(
-        p.name for p in folder.iterdir() if p.is_dir() and p.name[0] != "." and p.name != "__MACOSX"
-    )
+    names = (path.name for path in folder.iterdir() if path.is_dir() and not is_hidden(path.name))
+    return sorted({normalize("NFC", name) for name in names})
 
 
-def _files(folder: Path) -> Iterator[str]:
+def _files(root: Path) -> Iterator[tuple[str, list[str]]]:
+    """The path of every file, and its parts below the root."""
     found = []
-    for place, folders, names in os.walk(folder, followlinks=True):
-        found.append((place, [name for name in names if name[0] != "."]))
+    for place, folders, names in os.walk(root, followlinks=True):
+        found.append((place, names))
         real = Path(os.path.realpath(place))
         inner = ((name, os.path.realpath(os.path.join(place, name))) for name in folders)
         folders[:] = [name for name, path in inner if not real.is_relative_to(path)]  # no circles
     for place, names in sorted(found):  # torchvision's order
-        yield from (os.path.join(place, name) for name in sorted(names))
+        for path in (os.path.join(place, name) for name in sorted(names)):
+            yield path, path[len(str(root)) + 1 :].split(os.sep)

@@ -127,6 +127,20 @@ def test_clients_and_test_sets(voc, prepare, options, clients, tests):
     assert len(held) == len(set(held)) == sum(sizes.values()) + sum(tests.values())
 
 
+def test_names_in_two_spellings_are_pairs_and_hidden_folders_are_counted(voc, prepare):
+    for folder, name in (("JPEGImages", "u\u0308"), ("SegmentationClass", "\u00fc")):
+        path = next((voc / folder).glob("a_0.*"))
+        path.rename(path.with_stem(f"{name}_0"))
+    for path in (voc / "__MACOSX" / "JPEGImages" / "a_1.jpg", voc / "@eaDir" / "a_1.png"):
+        path.parent.mkdir(parents=True)
+        path.touch()
+    (voc / "val.txt").write_text("\u00fc_0")
+    out = prepare("segmentation", voc, *VOC, "--clients", "3", "--test", "val.txt")
+    prepare("segmentation", voc, *VOC, "--clients", "3", "--test", "JPEGImages/\u00fc*")
+    assert "pets: 12 images with label maps" in out and "match no glob: 2 .txt, 2 hidden" in out
+    assert len(read_split(voc / "splits/test").users["test"]) == 1
+
+
 def damage(root: Path, what: str) -> None:
     image, label = root / "JPEGImages/a_0.jpg", root / "SegmentationClass/a_0.png"
     if what in ("cut", "empty"):

@@ -265,6 +265,8 @@ def test_faulty_image_folders(tmp_path, images):
     refused(CIFAR10, root, rf"{file.name}: .*8 bits")
     file.write_bytes(whole)
     (file.parent / ".DS_Store").write_bytes(b"of a file manager")
+    for folder in ("train/__MACOSX", "test/@eaDir", "train/cat/@eaDir"):
+        (root / folder).mkdir()
     file = file.rename(file.with_suffix(".PNG"))
     assert len(read_images(CIFAR10, root).parts["train"].labels) == 40
     (file.parent / "more.jpg").write_bytes(whole)

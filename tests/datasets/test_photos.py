@@ -40,8 +40,11 @@ def test_what_it_holds(root):
 
 def test_hidden_files_are_no_images(root):
     before = ImageFolderDataset(root, num_classes=3)
-    (root / "train" / "n01" / "._n01_1.JPEG").write_bytes(b"Mac OS X")
-    after = ImageFolderDataset(root, num_classes=3)
+    for name in ("n01/._n01_1.JPEG", "__MACOSX/n01/a.png", "@eaDir/a.png", "n01/.trash/a.png"):
+        (root / "train" / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / "train" / name).write_bytes(b"hidden")
+    with pytest.warns(UserWarning, match=r"train: 4 files are skipped.*@eaDir.*\._n01_1\.JPEG"):
+        after = ImageFolderDataset(root, num_classes=3)
     assert after.files == before.files and after.split_checksum == before.split_checksum
 
 
@@ -60,10 +63,10 @@ def test_what_is_wrong_with_a_folder(root):
 
 def test_other_endings_are_read_or_counted(root):
     folder = root / "train" / "n01"
-    for number, ending in enumerate(("gif", "webp", "tif", "bmp", "ppm")):
+    for number, ending in enumerate(("gif", "webp", "tif", "bmp", "ppm", "tga", "pcx", "sgi")):
         Image.new("RGB", (300, 260), (40 * number, 0, 0)).save(folder / f"{number}.{ending}")
     read = ImageFolderDataset(root, num_classes=3, pipeline=[])
-    assert read.labels.tolist() == [0] * 6 + [1, 1, 2]
+    assert read.labels.tolist() == [0] * 9 + [1, 1, 2]
     assert [int(read[i]["inputs"][0].max()) for i in (1, 4)] == pytest.approx([40, 160], abs=1)
     (folder / "a.heic").touch()
     (folder / "circle").symlink_to(root / "train")  # not 40 times the same images
@@ -73,9 +76,18 @@ def test_other_endings_are_read_or_counted(root):
         assert len(ImageFolderDataset(root, num_classes=3)) == len(read)
 
 
+def test_names_that_look_alike_are_one_class(root):
+    (root / "train" / "n02").rename(root / "train" / "\u00fcbung")  # one character, then two
+    (root / "val" / "n02").rename(root / "val" / "u\u0308bung")
+    val = ImageFolderDataset(root, "val", num_classes=3)
+    assert val.metainfo["classes"] == ("n01", "n03", "\u00fcbung")
+    assert val.labels.tolist() == [0, 1, 2, 2]
+
+
 def test_classes_are_those_of_training(root):
     (root / "train" / ".ipynb_checkpoints").mkdir()
     (root / "val" / ".ipynb_checkpoints").mkdir()
+    (root / "train" / "@eaDir").mkdir()
     (root / "val" / "n01" / "n01_1.JPEG").unlink()
     for _ in range(2):  # an empty folder, then none
         val = ImageFolderDataset(root, "val", num_classes=3)
