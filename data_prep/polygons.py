@@ -49,6 +49,7 @@ def draw_polygons(path: Path, ids: Mapping[str, int], size: tuple[int, int]) -> 
     try:
         names = ("imgHeight", "imgWidth") if key == "objects" else ("imageHeight", "imageWidth")
         height, width = names
+        sized = bool(content.get(height) and content.get(width))
         if (content.get(height) or size[0], content.get(width) or size[1]) != size:
             raise ValueError(
                 f"its {height} and {width} are {content.get(height)!r} and "
@@ -74,30 +75,49 @@ def draw_polygons(path: Path, ids: Mapping[str, int], size: tuple[int, int]) -> 
             kind = shape.get("shape_type") or "polygon"
             if kind == "rotation" or (kind == "rectangle" and len(points) == 4):
                 kind = "polygon"  # of X-AnyLabeling
-            if kind in ("polygon", "rectangle") and key.startswith("shapes"):
-                ends = [(min(places), max(places)) for places in zip(*points, strict=True)]
-                if any(e < 0 or b >= side for (b, e), side in zip(ends, size[::-1], strict=False)):
-                    raise ValueError("is outside of the image: was it drawn on another size?")
+            box, over = points, math.inf if sized else 1  # how far it may reach over the edge
             if kind == "mask":  # where labelme's brush has painted
-                picture = Image.open(io.BytesIO(base64.b64decode(shape["mask"]))).convert("L")
-                painted = picture.point(lambda pixel: 255 * (pixel > 0))
-                canvas.paste(value, (int(points[0][0]), int(points[0][1])), painted)
+                painted, (x, y), over = _read_mask(shape.get("mask")), map(int, points[0]), 0
+                box = [(x, y), (x + painted.width, y + painted.height)]
+            elif kind == "circle":
+                (x, y), rim = points
+                r = math.dist((x, y), rim)
+                box = [(x - r, y - r), (x + r, y + r)]
+            ends = [(min(places), max(places)) for places in zip(*box, strict=True)]
+            out = any(
+                end < 0 or begin >= side or begin < -over or end > side + over
+                for (begin, end), side in zip(ends, size[::-1], strict=False)
+            )
+            if out and (key.startswith("shapes") or not sized):
+                raise ValueError("is outside of the image or partly: was it drawn on another size?")
+            if kind == "mask":
+                canvas.paste(value, (x, y), painted)
             elif kind == "polygon":
                 edge = {} if "polygon" in shape else {"outline": value}
                 if len(points) < 2 + len(edge):
                     raise ValueError("has too few points for a polygon")
                 draw.polygon(points, fill=value, **edge)
             elif kind == "rectangle":
-                (x0, y0), (x1, y1) = points
-                corners = [min(x0, x1), min(y0, y1), max(x0, x1), max(y0, y1)]
-                draw.rectangle(corners, value, value)
+                if len(points) != 2:
+                    raise ValueError("must have two points, its corners")
+                draw.rectangle([*zip(*ends, strict=True)], value, value)
             elif kind == "circle":
-                (x, y), rim = points
-                r = math.dist((x, y), rim)
-                draw.ellipse([x - r, y - r, x + r, y + r], value, value)
+                draw.ellipse([*box[0], *box[1]], value, value)
             else:
                 raise ValueError(f"is a {kind}, which covers no area: make it a polygon")
     except (LookupError, TypeError, ValueError, AttributeError, OSError, ArithmeticError) as error:
         reason = f"has no {error}" if isinstance(error, KeyError) else error
         raise DataError(f"{path}: {key}: {reason}") from error
     return np.array(canvas)
+
+
+def _read_mask(text: object) -> Image.Image:
+    """The pixels that are painted, of a picture in base64."""
+    try:
+        picture = Image.open(io.BytesIO(base64.b64decode(text, validate=True)))
+        picture.load()
+    except Exception as error:  # damaged bytes can fail in any way
+        raise ValueError("its mask must be a PNG in base64: save it again") from error
+    if picture.mode not in ("1", "L"):
+        raise ValueError(f"its mask is {picture.mode}: make it black and white, 0 is not painted")
+    return picture.convert("L").point(lambda pixel: 255 * (pixel > 0))

@@ -327,6 +327,10 @@ def test_shapes_of_labelme(tmp_path):
     drawn = draw_polygons(path, {"cat": 0, "dog": 1}, (6, 9))  # no background: ignored
     assert np.argwhere(drawn == 1).tolist() == [[1, 4], [2, 5], [3, 6]]
     assert (drawn == 255).sum() == 6 * 9 - 3
+    # over the edge of an image whose size is known to be this
+    shape = dict(label="dog", points=[[6, 2], [20, 2], [20, 20], [6, 20]])
+    path.write_text(json.dumps({"shapes": [shape], "imageHeight": 6, "imageWidth": 9}))
+    assert (draw_polygons(path, {"cat": 0, "dog": 1}, (6, 9)) == 1).sum() == 4 * 3
 
 
 def test_polygons_of_cityscapes(tmp_path):
@@ -346,9 +350,28 @@ def test_polygons_of_cityscapes(tmp_path):
     assert (drawn == [[1, 1, 0, 0, 0, 255, 255, 255]] * 4).all()
 
 
+def mask_of(mode: str, x: int = 0) -> dict:
+    picture = io.BytesIO()
+    Image.new(mode, (4, 4)).save(picture, "PNG")
+    text = base64.b64encode(picture.getvalue()).decode()
+    return dict(label="cat", shape_type="mask", points=[[x, 0], [x + 3, 3]], mask=text)
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
+        ({"shapes": [mask_of("RGBA")]}, r"shapes\[0\]: its mask is RGBA: make it black and white"),
+        ({"shapes": [mask_of("L", 13)]}, "is outside of the image or partly"),
+        ({"shapes": [mask_of("L", -1)]}, "is outside of the image or partly"),
+        *[
+            ({"shapes": [{**mask_of("L"), "mask": m}]}, "its mask must be a PNG in base64")
+            for m in (None, "no", "bm8=")
+        ],
+        (
+            {"shapes": [dict(label="cat", shape_type="circle", points=[[30, 5], [36, 5]])]},
+            "is outside of the image",
+        ),
+        ({"shapes": [{"label": "cat", "points": [[2, 2], [30, 2], [9, 30]]}]}, "is outside of"),
         ({"shapes": [{"label": "cow", "points": SQUARE}]}, r"shapes\[0\]: unknown label 'cow'"),
         ({"shapes": [{"label": "cat", "points": SQUARE[:2]}]}, r"shapes\[0\]: has too few points"),
         ({"shapes": [{"label": "cat", "points": [["a", 1]]}]}, r"shapes\[0\]: could not convert"),
