@@ -101,7 +101,10 @@ def export(predictor: Predictor, kind: str, out: Path, size: tuple[int, int] | N
         model = {key: value for key, value in model.items() if key not in PLACES["model"].keys}
         modules = {type(part).__module__.partition(".")[0] for part in runner.model.modules()}
         if own := sorted(modules - IMPORTED):
-            raise ConfigError(f"format: torch does not import {own[0]}: take torchscript or onnx")
+            raise ConfigError(
+                f"format: torch cannot export networks from your module {own[0]}: "
+                "use torchscript or onnx"
+            )
         _check_names(model, weights)
         with atomic_writer(out / "weights.pth", "wb") as file:
             torch.save(weights, file)

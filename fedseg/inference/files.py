@@ -31,11 +31,12 @@ def find_images(paths: Sequence[str | Path]) -> dict[str, Path]:
         kinds = (*SUFFIXES, *IMG_EXTENSIONS, *VIDEOS)
         there = sorted(path for path in given.rglob("[!.]*") if path.is_file())
         inside = [path for path in there if path.suffix.lower() in kinds]
-        others, endings = len(there) - len(inside), f"they end in {', '.join(sorted({*kinds}))}"
+        others, accepted = len(there) - len(inside), f"accepted: {', '.join(sorted({*kinds}))}"
         if given.is_dir() and not inside:
-            raise DataError(f"{given}: has no image: {endings}")
+            raise DataError(f"{given}: has no images or videos ({accepted})")
         if others:
-            warnings.warn(f"{given}: {others} files are no images: {endings}")  # noqa: B028
+            text = f"{given}: skipped {others} files that are not images or videos ({accepted})"
+            warnings.warn(text)  # noqa: B028
         for path in inside if given.is_dir() else [given]:
             name = path.relative_to(given).with_suffix("") if given.is_dir() else path.stem
             name, number = str(name), 1

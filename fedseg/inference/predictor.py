@@ -209,7 +209,7 @@ class Predictor:
         Corrupted images are left out.
         """
         if self.domain is not None or self.statistics is not None:
-            raise ConfigError("domain, statistics: test images (-) are predicted in all views")
+            raise ConfigError("--domain and --statistics do not apply to the test images (-)")
         loop = build_evaluation(self.runner.cfg, "test", self.runner)
         evaluator, sets = loop.domains, [s for s in loop.sets if not hasattr(s.dataset, "groups")]
         evaluator.sets = sets
@@ -271,7 +271,7 @@ def _predictor(
     usual = [one for one in loaders.values() if one and one.get("type") != "CorruptedData"]
     if not usual:
         raise ConfigError(
-            f"{folder}: test_dataloader: is missing, which defines the preprocessing of images"
+            f"{folder}: the run has no test_dataloader, which defines how images are preprocessed"
         )
     kind = find_class(DATASETS, usual[0]["dataset"], "test_dataloader")
     layers = runner.batchnorm.layers if runner.batchnorm is not None else ()

@@ -157,7 +157,7 @@ def opened(path: Path) -> Iterator[tuple[Path, RunFiles, int]]:
                 raise DataError(f"{checkpoint.name}: is not the last checkpoint of this run")
             lines = payload.get("history", ())
             if len(lines) != meant[0] or History(folder / HISTORY).changed(lines) is not None:
-                raise DataError(f"{HISTORY}: is not what {checkpoint.name} was made with")
+                raise DataError(f"{HISTORY}: does not match checkpoint {checkpoint.name}")
             computed = plain(summarize(run.history))
             del computed["seconds"]
             if run.results.model_dump(include=set(computed)) != computed:
