@@ -144,7 +144,7 @@ def train(
         seed: default: the config's, else 0.
         amp: train in bfloat16.
         resume: continue from the newest checkpoint in the work dir.
-        quiet: show no progress and no warnings; default: True, in a notebook False.
+        quiet: show no progress and no warnings of rounds; default: True, in a notebook False.
     """
     if quiet is None:
         quiet = "ipykernel" not in sys.modules
@@ -336,6 +336,8 @@ def profile(
     options += ["train_cfg.amp=True"] if amp else []
     sizes = {"size": size, "batch_size": batch_size}
     if not isinstance(target, Config) and Path(target).is_dir():
+        if methods:
+            raise ConfigError("profile: methods cannot be added to a run: give a setting instead")
         return profile_run(Path(target), options, trust, **sizes)
     config = copy.deepcopy(target) if isinstance(target, Config) else load_config(target, methods)
     experiment.override_fields(config, options)

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 PIPED_WIDTH = 160  # columns of tables that are piped to a file or program
 LONGEST = 1000  # characters of an error's line
 CLOSED = 128 + 13  # exit code where nobody reads the output any more, as a shell shows SIGPIPE
+NO_CHECKPOINT = "has no checkpoint: name the work dir of a run, or a config and a checkpoint"
 MANY = {"action": "extend", "nargs": "+", "default": []}  # options that add up when repeated
 
 
@@ -51,6 +52,7 @@ def run(main: Callable[[], int | None]) -> NoReturn:
     heed, are hidden.
     """
     warnings.filterwarnings("ignore", module="mmcv|mmseg|mmengine")
+    warnings.formatwarning = lambda text, *_, **__: f"warning: {printable(str(text))}\n"
     _protect_helpers()
     os.environ["MPLBACKEND"] = "agg"  # no command opens a window, and an unknown one would fail
     # PyTorch's large tensors in large pages: a tenth less for a step on street scenes of full size

@@ -3,9 +3,10 @@
 # DINOv2, or timm's vit_small_patch14_dinov2 (docs/encoders.md); without a file they are random.
 slot = "network"
 refuses = {
-    "val_evaluator.type": ["IoUMetric", "DiceMetric", "BoundaryIoU"],  # for classification
-    # gray, or text
-    "train_dataloader.dataset.type": ["MNISTDataset", "FEMNISTDataset", "ShakespeareDataset"],
+    "val_evaluator.type": {"only for classification": ["IoUMetric", "DiceMetric", "BoundaryIoU"]},
+    "train_dataloader.dataset.type": {
+        "gray, or text": ["MNISTDataset", "FEMNISTDataset", "ShakespeareDataset"],
+    },
 }
 
 model = dict(

@@ -3,9 +3,10 @@
 # tf_efficientnet_lite0. Images are padded to a multiple of 32.
 slot = "network"
 refuses = {
-    "val_evaluator.type": ["IoUMetric", "DiceMetric", "BoundaryIoU"],  # for classification
-    # gray, or text
-    "train_dataloader.dataset.type": ["MNISTDataset", "FEMNISTDataset", "ShakespeareDataset"],
+    "val_evaluator.type": {"only for classification": ["IoUMetric", "DiceMetric", "BoundaryIoU"]},
+    "train_dataloader.dataset.type": {
+        "gray, or text": ["MNISTDataset", "FEMNISTDataset", "ShakespeareDataset"],
+    },
 }
 
 model = dict(

@@ -3,9 +3,12 @@
 # clips the norm of the gradient at 10.
 slot = "regularizer"
 refuses = {
-    "val_evaluator.type": ["IoUMetric", "DiceMetric", "BoundaryIoU"],  # for classification
-    # no stages of residual blocks
-    "model.type": ["CNN", "MNISTCNN", "FEMNISTCNN", "CharLSTM", "MobileNetV2GN", "TimmClassifier"],
+    "val_evaluator.type": {"only for classification": ["IoUMetric", "DiceMetric", "BoundaryIoU"]},
+    "model.type": {
+        "no stages of residual blocks": [
+            *("CNN", "MNISTCNN", "FEMNISTCNN", "CharLSTM", "MobileNetV2GN", "TimmClassifier")
+        ],
+    },
 }
 
 local_loss = dict(type="FedAlign", mu=0.45, width=0.25, relative=True)

@@ -1,10 +1,11 @@
 # No paper here has published values of it; it has none to choose.
 slot = "batchnorm"
 refuses = {
-    # no BatchNorm
-    "model.type": [
-        *("CNN", "MNISTCNN", "FEMNISTCNN", "MobileNetV2GN", "ResNet18GN", "ResNet20GN"),
-    ],
+    "model.type": {
+        "no BatchNorm": [
+            *("CNN", "MNISTCNN", "FEMNISTCNN", "MobileNetV2GN", "ResNet18GN", "ResNet20GN")
+        ],
+    },
 }
 
 batchnorm = dict(type="FedBN")

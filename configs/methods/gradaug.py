@@ -3,9 +3,12 @@
 # eight, and the resolutions are these four.
 slot = "regularizer"
 refuses = {
-    "val_evaluator.type": ["IoUMetric", "DiceMetric", "BoundaryIoU"],  # for classification
-    # images of one size only, or of 224x224, or a transformer
-    "model.type": ["CNN", "MNISTCNN", "FEMNISTCNN", "CharLSTM", "MobileNetV2GN", "TimmClassifier"],
+    "val_evaluator.type": {"only for classification": ["IoUMetric", "DiceMetric", "BoundaryIoU"]},
+    "model.type": {
+        "a fixed image size, 224x224, or a transformer": [
+            *("CNN", "MNISTCNN", "FEMNISTCNN", "CharLSTM", "MobileNetV2GN", "TimmClassifier")
+        ],
+    },
 }
 
 local_loss = dict(

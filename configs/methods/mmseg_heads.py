@@ -2,7 +2,7 @@
 # 1/32 of the image's size, resized bilinearly. 14.8 million parameters, twice FedDrive's.
 slot = "network"
 refuses = {
-    "val_evaluator.type": "Accuracy",  # for segmentation
+    "val_evaluator.type": {"only for segmentation": "Accuracy"},
     "model.network.type": "EncoderDecoder",  # a setting's own network
 }
 

@@ -1,6 +1,8 @@
 # FedAlign's and MOON's own values; the projection head is the model's.
 slot = "regularizer"
-refuses = {"val_evaluator.type": ["IoUMetric", "DiceMetric", "BoundaryIoU"]}  # for classification
+refuses = {
+    "val_evaluator.type": {"only for classification": ["IoUMetric", "DiceMetric", "BoundaryIoU"]},
+}
 
 local_loss = dict(type="MOON", mu=1.0, tau=0.5)
 model = dict(projection=(256, 256))

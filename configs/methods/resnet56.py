@@ -2,11 +2,12 @@
 # paper trains it, the schedule is the setting's.
 slot = "network"
 refuses = {
-    "val_evaluator.type": ["IoUMetric", "DiceMetric", "BoundaryIoU"],  # for classification
-    # other images, or text
-    "train_dataloader.dataset.type": [
-        *("MNISTDataset", "FEMNISTDataset", "ShakespeareDataset", "LandmarksDataset"),
-    ],
+    "val_evaluator.type": {"only for classification": ["IoUMetric", "DiceMetric", "BoundaryIoU"]},
+    "train_dataloader.dataset.type": {
+        "other images, or text": [
+            *("MNISTDataset", "FEMNISTDataset", "ShakespeareDataset", "LandmarksDataset")
+        ],
+    },
 }
 
 model = dict(type="ResNet56")

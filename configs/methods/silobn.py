@@ -1,10 +1,11 @@
 # FedDrive's, on every BatchNorm layer.
 slot = "batchnorm"
 refuses = {
-    # no BatchNorm
-    "model.type": [
-        *("CNN", "MNISTCNN", "FEMNISTCNN", "MobileNetV2GN", "ResNet18GN", "ResNet20GN"),
-    ],
+    "model.type": {
+        "no BatchNorm": [
+            *("CNN", "MNISTCNN", "FEMNISTCNN", "MobileNetV2GN", "ResNet18GN", "ResNet20GN")
+        ],
+    },
 }
 
 batchnorm = dict(type="SiloBN")

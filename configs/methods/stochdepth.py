@@ -1,9 +1,12 @@
 # FedAlign's: the last block is there with probability 0.9, those before it more often.
 slot = "regularizer"
 refuses = {
-    "val_evaluator.type": ["IoUMetric", "DiceMetric", "BoundaryIoU"],  # for classification
-    # no residual blocks to leave out
-    "model.type": ["CNN", "MNISTCNN", "FEMNISTCNN", "CharLSTM", "MobileNetV2GN", "TimmClassifier"],
+    "val_evaluator.type": {"only for classification": ["IoUMetric", "DiceMetric", "BoundaryIoU"]},
+    "model.type": {
+        "no residual blocks": [
+            *("CNN", "MNISTCNN", "FEMNISTCNN", "CharLSTM", "MobileNetV2GN", "TimmClassifier")
+        ],
+    },
 }
 
 model = dict(stochastic_depth=0.9)

@@ -2,9 +2,10 @@
 # channels. With model.freeze=backbone only its linear head learns.
 slot = "network"
 refuses = {
-    "val_evaluator.type": ["IoUMetric", "DiceMetric", "BoundaryIoU"],  # for classification
-    # gray, or text
-    "train_dataloader.dataset.type": ["MNISTDataset", "FEMNISTDataset", "ShakespeareDataset"],
+    "val_evaluator.type": {"only for classification": ["IoUMetric", "DiceMetric", "BoundaryIoU"]},
+    "train_dataloader.dataset.type": {
+        "gray, or text": ["MNISTDataset", "FEMNISTDataset", "ShakespeareDataset"],
+    },
 }
 
 model = dict(

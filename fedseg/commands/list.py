@@ -80,7 +80,8 @@ def settings() -> Iterator[Row]:
     """Each setting: data, network and rounds; for how many methods its values are published."""
     from fedseg.config.layers import CONFIGS
     from fedseg.config.methods import compose
-    from fedseg.leaderboard.reference import hyperparameters, source_of_values
+    from fedseg.config.published import hyperparameters
+    from fedseg.leaderboard.reference import source_of_values
 
     records = hyperparameters()
     for path in sorted((CONFIGS / "settings").glob("*.py")):

@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from fedseg import cli
+from fedseg.errors import DataError
 
 
 def main() -> None:
@@ -26,6 +27,8 @@ def main() -> None:
     parser.add_argument("--pictures", type=int, default=3, metavar="N", help=text)
     arguments = vars(parser.parse_args())
     run = arguments.pop("config")
+    if run.is_dir() and not arguments["checkpoint"] and not any(run.glob("checkpoints/*.pth")):
+        raise DataError(f"{run / 'checkpoints'}: {cli.NO_CHECKPOINT}")  # before torch is imported
     from fedseg.api import evaluate
 
     cli.say_trust(arguments["trust"])

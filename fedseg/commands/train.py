@@ -27,22 +27,18 @@ def main() -> int:
     cli.add_cfg_options(parser, "override config fields, for example train_cfg.max_rounds=10")
     text = "check everything and print the plan; train nothing"
     parser.add_argument("--dry-run", action="store_true", help=text)
-    text = "show only errors and the final table"
+    text = "show no progress: only errors, warnings about the config and the final table"
     parser.add_argument("--quiet", action="store_true", help=text)
     arguments = vars(parser.parse_args())
     name, dry_run, quiet = (arguments.pop(key) for key in ("config", "dry_run", "quiet"))
     if dry_run:
         gc.disable()  # many objects and little garbage: looking for it is a tenth of the time
-    from fedseg.config.keys import select
-    from fedseg.leaderboard.reference import far_from_published
     from fedseg.runner.experiment import load_config, train
 
     config = load_config(name, **arguments)
     if not quiet:  # before the imports that take seconds
         run = config.experiment_name
         cli.say(f"checking {run}" if dry_run else f"{run} -> {config.work_dir}", file=sys.stderr)
-        for message in far_from_published(select(config.to_dict())):
-            cli.say(f"warning: {message}", file=sys.stderr)
     train(config, dry_run=dry_run, quiet=quiet)
     if not dry_run:
         from fedseg.report.summary import print_summary

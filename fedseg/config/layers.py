@@ -111,8 +111,10 @@ def _read(file: str, below: Below | None, above: tuple[str, ...] = ()) -> Merged
     merged = Merged(ConfigDict())
     for base, scope in bases:
         if not os.path.isfile(base):
-            beside = (other.name for other in Path(base).parent.glob("*.py"))
-            hint = did_you_mean(os.path.basename(base), beside)
+            path = Path(base)
+            hint = did_you_mean(path.stem, (other.stem for other in path.parent.glob("*.py")))
+            if (CONFIGS / path.parent.name / path.name).is_file():
+                hint = f': use "{OURS}{path.parent.name}/{path.name}"'
             raise ConfigError(f"{file}: {BASE}: {base}: does not exist{hint}")
         values, layers = _read(base, below, (*above, file))
         twice = sorted(merged.values.keys() & values.keys())

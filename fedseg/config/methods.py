@@ -8,7 +8,8 @@ methods of the slot ``protocol`` that come by themselves: ``{"paper": ["swa", ..
 A *method* is a config that is merged over the setting. Besides what it sets it can say:
 
 - ``slot``: what it decides, one of ``SLOTS`` or several. Two methods cannot decide the same.
-- ``refuses``: what it cannot be combined with, as ``{"model.type": ["CNN", ...]}``.
+- ``refuses``: what it cannot be combined with, as ``{"model.type": ["CNN", ...]}``, or with the
+  reason, as ``{"model.type": {"no BatchNorm": ["CNN", ...]}}``.
 - ``append``: what it adds to a list, as ``{"train_dataloader.transforms": [...]}``.
 
 A file named by several methods (``fedsam+resnet18.py``) is merged after them where all of them are
@@ -78,7 +79,7 @@ class Method:
 
     path: Path
     slots: tuple[str, ...]
-    refuses: Mapping[str, Any]
+    refuses: Sequence[tuple[str, str, Any]]  # (key, why, values)
     append: Mapping[str, list[Any]]
     layer: Layer
 
@@ -241,13 +242,14 @@ class Composition:
         else:
             merged = self._add_methods(self.plain)
         for method in self.chosen:
-            for key, refused in method.refuses.items():
+            for key, why, refused in method.refuses:
                 for value in [v for v in _values(merged.values, key) if v in _as_list(refused)]:
                     layers = ((m.name, m.layer.values) for m in self.chosen)
                     setting_it = [name for name, of in layers if value in _values(of, key)]
                     verb = "cannot be combined with" if setting_it else "does not apply to"
                     other = (setting_it or [self.title])[-1]
-                    raise ConfigError(f"methods: {method.name} {verb} {other}: {key} is {value!r}")
+                    told = f"{key} is {value!r}" + f" ({why})" * bool(why)
+                    raise ConfigError(f"methods: {method.name} {verb} {other}: {told}")
         values = {key: value for key, value in merged.values.to_dict().items() if key not in KEYS}
         if self.setting or self.chosen:
             values["setting"], values["methods"] = self.title, self.methods
@@ -298,7 +300,9 @@ def read_method(path: Path) -> Method:
         if slot not in SLOTS:
             raise ConfigError(f"{path}: slot: unknown {slot!r}; known: {', '.join(SLOTS)}")
     layer = Layer(str(path), values, merged.layers[:-1])
-    return Method(path, tuple(_as_list(slots)), refuses or {}, append or {}, layer)
+    reasons = {k: v if isinstance(v, Mapping) else {"": v} for k, v in (refuses or {}).items()}
+    refuses = [(key, why, found) for key, of in reasons.items() for why, found in of.items()]
+    return Method(path, tuple(_as_list(slots)), refuses, append or {}, layer)
 
 
 def compose(path: Path, methods: Sequence[str] = ()) -> Config:

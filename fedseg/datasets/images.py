@@ -31,6 +31,7 @@ LABELS = ("BMP", "PNG", "PPM", "TIFF")  # of which both decoders give the same i
 LOSSY = ("AVIF", "JPEG", "JPEG2000", "MPO", "WEBP")
 PNG_END = b"IEND\xae\x42\x60\x82"
 JPEG = b"\xff\xd8"
+HEIC = (b"ftypheic", b"ftypheix", b"ftypmif1")  # the brands at byte 4
 JPEG_END = b"\xff\xd9"
 JPEG_SCAN = 0xDA
 JPEG_SEQUENTIAL = (0xC0, 0xC1)  # frames whose pixels come in order, each once
@@ -305,6 +306,8 @@ def _decode(path: str, data: bytes, flags: int) -> np.ndarray:
         image = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
     except cv2.error:
         image = None
+    if image is None and data[4:12] in HEIC:
+        raise DataError(f"{path}: is in HEIC, which cannot be read: convert it to JPEG or PNG")
     if image is None:
         raise DataError(
             f"{path}: cannot be decoded as an image: copy or extract the file again, or convert it "

@@ -126,8 +126,8 @@ class DPFedAvg(FederatedHook):
             )
         if self.noise and find_spec("opacus") is None:
             raise ConfigError(
-                "privacy: epsilon is computed by Opacus, which is not installed: pip install -c "
-                "constraints.txt -e '.[privacy]', or leave privacy out"
+                "privacy: epsilon is computed by Opacus, which is not installed: pip install "
+                "'fedseg[privacy]', or leave privacy out"
             )
         self._clients, self.rate = len(sampler.clients), sampler.rate
         self.delta = self.delta or min(self._clients**-1.1, 0.5)

@@ -134,7 +134,9 @@ def _write_onnx(deployed: Deployed, images: Tensor, out: Path, facts: Any) -> Te
         import onnx
         import onnxruntime
     except ImportError as error:
-        raise ConfigError(f"format: onnx needs fedseg[export] ({error.name} is missing)") from error
+        raise ConfigError(
+            f"format: onnx needs {error.name}, which is not installed: pip install 'fedseg[export]'"
+        ) from error
     made = io.BytesIO()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of tracing: sizes are constants here, and are meant to be

@@ -35,7 +35,8 @@ def find_images(paths: Sequence[str | Path]) -> dict[str, Path]:
         if given.is_dir() and not inside:
             raise DataError(f"{given}: has no images or videos ({accepted})")
         if others:
-            text = f"{given}: skipped {others} files that are not images or videos ({accepted})"
+            text = f"{given}: skipped {others} files that are not images or videos ({accepted}); "
+            text += "convert photographs in other formats, such as HEIC, to JPEG or PNG"
             warnings.warn(text)  # noqa: B028
         for path in inside if given.is_dir() else [given]:
             name = path.relative_to(given).with_suffix("") if given.is_dir() else path.stem

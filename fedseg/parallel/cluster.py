@@ -36,8 +36,8 @@ def import_ray() -> Any:
         import ray
     except ImportError as error:
         raise ConfigError(
-            "executor.type: RayExecutor needs Ray, which is not installed: install the extra "
-            "'ray' (pip install -c constraints.txt -e '.[ray]'), or leave executor out"
+            "executor.type: RayExecutor needs Ray, which is not installed: pip install "
+            "'fedseg[ray]', or leave executor out"
         ) from error
     return ray
 

@@ -1,6 +1,7 @@
 """From a config file to a finished run: what the command lines share."""
 
 import tempfile
+import warnings
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -9,8 +10,10 @@ from typing import Any
 from mmengine.config import Config, DictAction
 
 from fedseg.config.components import VAL, check_roots, match_case
+from fedseg.config.keys import select
 from fedseg.config.layers import get, naming, read_file, set_values
 from fedseg.config.methods import KEYS, compose, make_importable, setting_file
+from fedseg.config.published import far_from_published
 from fedseg.config.schema import check_value
 from fedseg.errors import ConfigError, DataError, Mistakes
 from fedseg.runner.config import check_config, complete_config, drop_weights
@@ -163,7 +166,7 @@ def unfinished(config: Config) -> bool:
 
 
 def check(config: Config, *loaders: str) -> Config:
-    """The complete config, checked.
+    """The complete config, checked; numbers far from every published one are warned of.
 
     Keys and missing data are told before torch is imported, types and arguments after it.
 
@@ -173,6 +176,8 @@ def check(config: Config, *loaders: str) -> Config:
     with naming(config):
         match_case(dict(config.items()))
         complete = complete_config(config)
+        for message in far_from_published(select(complete.to_dict())):
+            warnings.warn(message)  # noqa: B028
         check_roots(dict(complete.items()), *loaders)
         check_config(complete)
     return complete
@@ -181,7 +186,7 @@ def check(config: Config, *loaders: str) -> Config:
 def train(config: Config, dry_run: bool = False, quiet: bool = False) -> None:
     """Run a config, or print its plan. Ctrl-C raises ``Interrupted``.
 
-    ``quiet`` shows no progress and no warnings, which are in the log file all the same.
+    ``quiet`` shows no progress and no warnings of rounds, which are in the log file all the same.
     """
     config = check(config, "train_dataloader", VAL)
     with naming(config):

@@ -20,7 +20,7 @@ from mmengine.registry import registry as registry_module
 
 import fedseg.registry
 from fedseg.checks import walk
-from fedseg.cli import printable
+from fedseg.cli import NO_CHECKPOINT, printable
 from fedseg.config.layers import naming
 from fedseg.datasets.transforms import is_foreign_transform
 from fedseg.errors import DEBUG, ConfigError, DataError, UserError, resource_error
@@ -87,7 +87,7 @@ def newest_checkpoint(folder: Path) -> tuple[int, Path]:
     """(round, path) of a run's newest checkpoint."""
     found = checkpoints(own_path(folder, "checkpoints"))
     if not found:
-        raise DataError(f"{folder / 'checkpoints'}: has no checkpoint")
+        raise DataError(f"{folder / 'checkpoints'}: {NO_CHECKPOINT}")
     own_path(folder, f"checkpoints/{found[-1][1].name}")
     return found[-1]
 

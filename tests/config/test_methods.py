@@ -202,13 +202,13 @@ def test_what_contradicts_is_refused_with_both_names():
         ("cifar10_a0", "fedgloss_sam fedavgm", ("fedgloss_sam", "fedavgm")),
         ("cifar10_a0", "silobn resnet18", ("silobn", "resnet18")),
         ("cifar10_a0", "resnet18 silobn", ("silobn", "resnet18")),
-        ("cifar10_a0", "silobn", ("silobn", "cifar10_a0")),
+        ("cifar10_a0", "silobn", ("silobn", "cifar10_a0", "(no BatchNorm)")),
         ("cifar10_a0", "fedalign", ("fedalign", "cifar10_a0")),
         ("idda_rainy", "mixup", ("mixup", "idda_rainy")),
         ("landmarks", "cutout", ("cutout", "landmarks")),
         ("mnist_a0", "resnet20", ("resnet20", "mnist_a0")),
-        ("idda_rainy", "resnet18", ("resnet18", "idda_rainy")),
-        ("cifar10_a0", "lab", ("lab", "cifar10_a0")),
+        ("idda_rainy", "resnet18", ("resnet18", "idda_rainy", "only for classification")),
+        ("cifar10_a0", "lab", ("lab", "cifar10_a0", "(only for segmentation)")),
         ("cifar10_centralized", "scaffold", ("scaffold", "cifar10_centralized")),
     ):
         with pytest.raises(ConfigError, match="methods: ") as caught:
@@ -345,9 +345,14 @@ def test_names_are_matched_whatever_their_case_and_bases_found_from_anywhere(tmp
     with pytest.raises(ConfigError, match=r"idda_rany.*'idda_rainy'"):
         setting_file("idda_rany")
     lost = tmp_path / "lost.py"
-    lost.write_text('_base_ = "fedseg::settings/nowhere.py"\n')
-    with pytest.raises(ConfigError, match=r"lost\.py.*nowhere"):
-        compose(lost)
+    for base, words in (
+        ("fedseg::settings/nothing.py", r"nothing\.py: does not exist$"),
+        ("fedseg::settings/demo_shape.py", "did you mean 'demo_shapes'"),
+        ("settings/demo_shapes.py", 'use "fedseg::settings/demo_shapes.py"$'),
+    ):
+        lost.write_text(f'_base_ = "{base}"\n')
+        with pytest.raises(ConfigError, match=rf"lost\.py.*{words}"):
+            compose(lost)
 
 
 def test_all_mistakes_in_methods_and_options_are_told_at_once():

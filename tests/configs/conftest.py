@@ -2,9 +2,7 @@
 
 import copy
 import functools
-import json
 from collections.abc import Callable
-from importlib import resources
 from typing import Any
 
 import pytest
@@ -13,6 +11,7 @@ from mmengine.config import Config
 
 from fedseg.config import methods
 from fedseg.config.methods import Composition, compose, setting_file
+from fedseg.config.published import hyperparameters
 
 
 @pytest.fixture(scope="module")
@@ -29,8 +28,7 @@ def load(configs_read_once) -> Callable[..., Config]:
 @pytest.fixture(scope="session")
 def published() -> list[dict[str, Any]]:
     """What the papers print, for settings with methods."""
-    file = resources.files("fedseg.leaderboard.reference") / "hyperparameters.json"
-    return json.loads(file.read_text(encoding="utf-8"))["records"]
+    return hyperparameters()
 
 
 @pytest.fixture(scope="module")

@@ -142,14 +142,14 @@ RUN = {  # file -> who runs it
     "topk.py",
     "topk10.py",
     "shapes_topk.py",
-    *("prototypes.py", "cifar10_prototypes.py", "weather_prototypes.py"),
+    *("prototypes.py", "shapes_prototypes.py", "weather_prototypes.py"),
     "scaled.py",
     "shapes_scaled.py",
     *("median_clipping.py", "shapes_median_clipping.py"),
     "small_unet.py",
-    "idda_rainy_small_unet.py",
+    "weather_small_unet.py",
     "patches.py",
-    "cifar10_patches.py",
+    "shapes_patches.py",
     "orchards.py",
     "write_splits.py",
     "orchards_fedavg.py",
@@ -158,7 +158,7 @@ RUN = {  # file -> who runs it
     "worst_class.py",
     "shapes_worst_class.py",
     "weighted_iou.py",
-    "idda_rainy_weighted_iou.py",
+    "weather_weighted_iou.py",
     "own.py",
     "own_config.py",
 }
@@ -253,7 +253,7 @@ def test_top_k_of_all_entries_is_fedavg_and_of_few_changes_few(own, small, tmp_p
     assert 0.05 < changed <= 0.2  # two clients, a tenth each
 
 
-@pytest.mark.parametrize("config", ["cifar10_prototypes.py", "weather_prototypes.py"])
+@pytest.mark.parametrize("config", ["shapes_prototypes.py", "weather_prototypes.py"])
 def test_prototypes_travel(config, own, small, tmp_path, monkeypatch):
     """The same bits on two workers, and the traffic of a count by hand."""
     cfg = small(own / config, tmp_path / "run")
@@ -314,7 +314,7 @@ def test_a_robust_rule_by_hand(own, small, tmp_path, monkeypatch, workers):
 
 
 @pytest.mark.parametrize(
-    ("config", "model"), [("idda_rainy_small_unet", "SmallUNet"), ("cifar10_patches", "PatchNet")]
+    ("config", "model"), [("weather_small_unet", "SmallUNet"), ("shapes_patches", "PatchNet")]
 )
 def test_own_models_train(config, model, own, small, tmp_path):
     config = small(own / f"{config}.py", tmp_path)
@@ -411,8 +411,8 @@ def test_worst_class(own, small, tmp_path):
 
 
 def test_weighted_iou(own, small, tmp_path):
-    config = small(own / "idda_rainy_weighted_iou.py", tmp_path)
-    config.model = small(own / "idda_rainy_small_unet.py").model  # quicker than BiSeNetV2
+    config = small(own / "weather_weighted_iou.py", tmp_path)
+    config.model = small(own / "weather_small_unet.py").model  # quicker than BiSeNetV2
     train(config)
     final = results_of(config)["final"]
     assert all(0 <= final[domain]["fwIoU"] <= 100 for domain in ("seen", "unseen"))

@@ -136,17 +136,19 @@ def test_classes_as_a_table(shapes_run, tmp_path):
     with pytest.raises(ConfigError, match="domain"):
         fedseg.read_run(shapes_run).predict(list(pixels[:1]), domain="a")
     (tmp_path / "own.png").write_bytes((tmp_path / "own.png").read_bytes()[:200])
-    with pytest.raises(DataError, match=r"own\.png"):
-        fedseg.predict(shapes_run, [tmp_path], out=tmp_path / "out")
+    (tmp_path / "own.heic").write_bytes(b"\0\0\0\x18ftypheic" + bytes(40))
+    for paths, words in ((tmp_path, r"own\.png"), (tmp_path / "own.heic", "HEIC.*to JPEG or PNG")):
+        with pytest.raises(DataError, match=words):
+            fedseg.predict(shapes_run, [paths], out=tmp_path / "out")
 
 
 def test_images_are_found_once_each(tmp_path):
-    with pytest.raises(DataError, match="has no image"):
+    with pytest.raises(DataError, match="has no images or videos"):
         find_images([tmp_path])
     for name in ("a/x.jpg", "a/x.png", "b/x.jpg"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
     (tmp_path / "a/Thumbs.db").touch()
-    with pytest.warns(UserWarning, match=r"/a: 1 files are no images: they end in \.avi"):
+    with pytest.warns(UserWarning, match=r"/a: skipped 1 files .*accepted: \.avi"):
         found = find_images([tmp_path / "a", tmp_path / "b", tmp_path / "b" / "x.jpg"])
     assert list(found) == ["x", "x_2", "x_3", "x_4"]

@@ -15,6 +15,7 @@ from landmark_files import image_id, write_annotations, write_photo
 import fedseg
 from fedseg.config.methods import setting_file
 from fedseg.datasets import write_images
+from fedseg.errors import ConfigError
 from fedseg.runner.build import build_trainer
 from fedseg.runner.config import complete_config
 from fedseg.runner.experiment import load_config, train
@@ -131,6 +132,9 @@ def test_a_round_of_the_config(setting, methods, holders, data_root, tmp_path):
     copy = load_config(tmp_path / f"{config.experiment_name}.py", work_dir=tmp_path)
     assert (copy.setting, copy.methods) == (setting, config.methods)
     assert config_digest(complete_config(copy)) == results["config_sha256"]
+    if setting == "shakespeare":
+        with pytest.raises(ConfigError, match="preprocessing of ShakespeareDataset"):
+            fedseg.read_run(tmp_path).predict([np.zeros((80, 1, 3), np.uint8)])
 
 
 def test_landmarks_without_weights_are_warned_of(data_root, tmp_path, recwarn):

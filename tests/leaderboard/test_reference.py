@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from fedseg.leaderboard.reference import PAPERS, far_from_published, read_json, read_published
+from fedseg.config.published import far_from_published
+from fedseg.leaderboard.reference import PAPERS, read_json, read_published
 
 CONTENT = {  # paper -> records, sum of their values, records in doubt
     "FedDrive": (175, 9120.95, 0),

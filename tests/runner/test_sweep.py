@@ -30,19 +30,20 @@ def sweep(config, root, **changes):
 
 
 def test_every_combination_has_a_folder_of_its_own(small_config, tmp_path):
-    grid = [["optim_wrapper.rho=0.1", "optim_wrapper.rho=0.2"], ["averaging.cycle=1"]]
-    jobs = sweep(small_config, tmp_path, seeds=[0, 3], grid=grid)
+    grid = [["optim_wrapper.rho=0.1", "optim_wrapper.rho=1e9"], ["averaging.cycle=1"]]
+    with pytest.warns(UserWarning, match=r"rho: 1e\+09 is far outside the published"):
+        jobs = sweep(small_config, tmp_path, seeds=[0, 3], grid=grid)
     name = small_config.stem
     expected = [
         f"{name},optim_wrapper.rho={rho},averaging.cycle=1/seed{seed}"
-        for rho in (0.1, 0.2)
+        for rho in ("0.1", "1e9")
         for seed in (0, 3)
     ]
     assert [str(job.work_dir.relative_to(tmp_path)) for job in jobs] == expected
     assert {job.state for job in jobs} == {"new"} and {job.rounds for job in jobs} == {2}
     last = jobs[-1].command
     assert last[last.index("--seed") + 1] == "3" and "--resume" not in last
-    assert {"optim_wrapper.rho=0.2", "averaging.cycle=1", *SHORT} <= set(last)
+    assert {"optim_wrapper.rho=1e9", "averaging.cycle=1", *SHORT} <= set(last)
 
 
 def test_seeds_may_be_given_one_by_one(small_config, tmp_path, monkeypatch):

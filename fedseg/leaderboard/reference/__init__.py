@@ -1,19 +1,18 @@
-"""Published numbers and hyper-parameters, the benchmarks' facts, checksums of known data.
+"""Published numbers, the benchmarks' facts, checksums of known data.
 
 The JSON files of the papers hold one record per cell of a table. Where digits could not be read
 with certainty, a record says so.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from typing import Any
 
-from fedseg.checks import is_number
+from fedseg.config.published import hyperparameters
 
-TUNED = ("optim_wrapper.", "algorithm.", "local_loss.")  # keys of what is tuned
 PAPERS = ("feddrive", "fedsam", "fedgloss", "wima", "fedalign", "ladd", "fedseg", "course")
 
 
@@ -75,28 +74,6 @@ def read_published() -> tuple[Published, ...]:
         for content in (read_json(f"{name}.json") for name in PAPERS)
         for record in content["records"]
     )
-
-
-def hyperparameters() -> Sequence[Mapping[str, Any]]:
-    """The records of published hyper-parameters."""
-    return read_json("hyperparameters.json")["records"]
-
-
-def far_from_published(values: Mapping[str, Any]) -> Iterator[str]:
-    """A message for each tuned number, by its config key, far outside what papers print and search.
-
-    Far is a hundred times below the lowest or above the highest for the key, in any setting.
-    """
-    ranges: dict[str, list[float]] = {}
-    for record in hyperparameters():
-        grid = record.get("grid", {})
-        for key, found in (*record.get("values", {}).items(), *grid.items()):
-            numbers = found if isinstance(found, list) else [found]
-            ranges.setdefault(key, []).extend(n for n in numbers if is_number(n) and n > 0)
-    for key, value in values.items():
-        known = ranges.get(key) if key.startswith(TUNED) and is_number(value) else None
-        if known and value > 0 and not min(known) / 100 <= value <= max(known) * 100:
-            yield f"{key}: {value:g} is far outside the published {min(known):g} to {max(known):g}"
 
 
 def source_of_values(setting: str, methods: Sequence[str]) -> str:
