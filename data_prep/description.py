@@ -202,6 +202,7 @@ class PairedSet:
     source: str  # where to get it, for messages
     build: str  # function of data_prep.split_rules
     rules: Mapping[str, str]  # distribution -> who holds what, in words
+    other_labels: str = ""  # suffix of label maps that are taken where there are no others
     settings: Sequence[str] = ()  # what is unseen, where there is a choice
     test_users: tuple[str, ...] = ()  # that published splits must have
     published_size: tuple[int, int] | None = None  # width and height in pixels

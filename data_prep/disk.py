@@ -9,6 +9,7 @@ from PIL import Image
 
 from fedseg.datasets.arrays import is_synthetic
 from fedseg.datasets.images import existing_files, is_hidden
+from fedseg.datasets.scenes import find_label
 from fedseg.errors import DataError
 
 from .parallel import in_threads
@@ -124,7 +125,11 @@ def check_files(
         roots: of images and of labels, in ``data_root``.
         published: width and height; where images have others, a sentence is printed.
     """
-    paths = {root / path: path for s in samples for root, path in zip(roots, s, strict=True)}
+
+    def place(root: Path, path: str) -> Path:
+        return Path(find_label(str(root / path)))
+
+    paths = {place(root, path) for s in samples for root, path in zip(roots, s, strict=True)}
     there = existing_files(map(str, paths), data_root)
     missing = [str(path) for path in sorted(paths) if str(path) not in there]
     findings.add(f"of {len(paths)} files missing", missing)
@@ -133,7 +138,7 @@ def check_files(
         headers = []
         for root, path in zip(roots, sample, strict=True):
             try:
-                headers.append(read_header(root / path))
+                headers.append(read_header(place(root, path)))
             except OSError:
                 return "unreadable or truncated files", path
         image, label = headers
@@ -143,7 +148,9 @@ def check_files(
             return "label maps that are not 8-bit and single-channel", sample[1]
         return image.size
 
-    whole = [s for s in samples if all(str(r / p) in there for r, p in zip(roots, s, strict=True))]
+    whole = [
+        s for s in samples if all(str(place(r, p)) in there for r, p in zip(roots, s, strict=True))
+    ]
     sizes = Counter()
     for found in in_threads(inspect, whole, "checking files"):
         if isinstance(found[0], str):

@@ -9,6 +9,7 @@ from pathlib import Path
 import fedseg.datasets
 from fedseg.datasets import SegmentationDataset
 from fedseg.datasets.arrays import is_synthetic
+from fedseg.datasets.scenes import find_label
 from fedseg.errors import ConfigError, DataError
 from fedseg.files import atomic_writer
 from fedseg.names import DISTRIBUTIONS
@@ -137,10 +138,14 @@ def verify(data_set: PairedSet, root: Path, within: Path | None = None) -> Image
             )
     findings = Findings(f"{root}: not {data_set.contents}", f"To repair it: {data_set.source}")
     images: Images = {}
+    suffixes, (_, usual) = data_set.suffixes, data_set.suffixes
+    if data_set.other_labels and not any(roots[1].rglob(f"[!.]*{usual}")):
+        suffixes = (suffixes[0], data_set.other_labels)
     for folders, expected in data_set.folders.items():
         by_domain: Images = {domain: [] for domain in expected}
-        for pair in sorted(find_pairs(roots, folders, data_set.suffixes, findings)):
-            by_domain.setdefault(kind.domain_of(pair[0]), []).append(pair)
+        for image, label in sorted(find_pairs(roots, folders, suffixes, findings)):
+            pair = (image, label.removesuffix(suffixes[1]) + usual)
+            by_domain.setdefault(kind.domain_of(image), []).append(pair)
         for domain, samples in by_domain.items():
             images.setdefault(domain, []).extend(samples)
             if (count := expected.get(domain, 0)) != len(samples):
@@ -153,7 +158,10 @@ def verify(data_set: PairedSet, root: Path, within: Path | None = None) -> Image
     size = data_set.published_size if within is None else None  # told once, of a copy
     check_files(samples, roots, within or root, findings, size)
     for base in dict.fromkeys(roots):
-        print_skipped(base, {path for pair in samples for path in pair}, "are left out")
+        used = (find_label(str(base / path)) for pair in samples for path in pair)
+        print_skipped(
+            base, {Path(path).relative_to(base).as_posix() for path in used}, "are left out"
+        )
     return images
 
 

@@ -35,6 +35,7 @@ CITYSCAPES = PairedSet(
         for city, count in cities.items()
     },
     suffixes=("_leftImg8bit.png", "_gtFine_labelIds.png"),
+    other_labels="_gtFine_labelTrainIds.png",
     contents="the 2975 training and 500 validation images of Cityscapes",
     source="extract leftImg8bit_trainvaltest.zip and gtFine_trainvaltest.zip of Cityscapes there",
     build="build_cityscapes",

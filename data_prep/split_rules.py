@@ -16,7 +16,7 @@ import numpy as np
 
 from fedseg.core.seeds import generator_for
 from fedseg.datasets import CityscapesDataset, IDDADataset
-from fedseg.datasets.images import read_label
+from fedseg.datasets.scenes import find_label, read_raw
 from fedseg.names import DISTRIBUTIONS, IDDA_SETTINGS
 from fedseg.partition import Split
 
@@ -55,7 +55,7 @@ def read_presence(label_root: Path, label_ids: Mapping[int, int]) -> Presence:
     known: dict[str, np.ndarray] = {}
 
     def read(label: str) -> np.ndarray:
-        counts = np.bincount(read_label(str(label_root / label)).ravel(), minlength=256)
+        counts = np.bincount(read_raw(find_label(str(label_root / label))).ravel(), minlength=256)
         return np.isin(np.arange(classes), table[counts > 0])
 
     def present(samples: Sequence[Sample]) -> np.ndarray:

@@ -1,8 +1,14 @@
 """Street scenes with label maps: Cityscapes, IDDA and CamVid, described by class attributes."""
 
+import os
+
+import cv2
+import numpy as np
 from mmseg.utils import cityscapes_classes, cityscapes_palette
 
+from fedseg.datasets.images import read_label
 from fedseg.datasets.segmentation import IGNORE, SegmentationDataset
+from fedseg.errors import DataError
 from fedseg.registry import DATASETS
 
 COLORS = dict(zip(cityscapes_classes(), cityscapes_palette(), strict=True))
@@ -61,11 +67,27 @@ _CAMVID = {
 }
 
 
+def find_label(path: str) -> str:
+    """The path of a label map, or if only that is there, of Cityscapes' label map of train ids."""
+    other = path.replace("_gtFine_labelIds.", "_gtFine_labelTrainIds.")
+    return other if os.path.exists(other) and not os.path.exists(path) else path
+
+
+def read_raw(path: str) -> np.ndarray:
+    """The raw ids of a label map, also of one with Cityscapes' train ids: uint8 [H, W]."""
+    label = read_label(path)
+    if not path.endswith("_gtFine_labelTrainIds.png"):
+        return label
+    if unknown := sorted({*np.unique(label).tolist()} - {*TO_CITYSCAPES["train_ids"]}):
+        raise DataError(f"{path}: has train ids {unknown}, but they are 0 to 18, or 255 to ignore")
+    return cv2.LUT(label, np.array([*_EVALUATED, *range(19, 256)], np.uint8))
+
+
 @DATASETS.register_module()
 class CityscapesDataset(SegmentationDataset):
     """Cityscapes (Cordts et al., CVPR 2016): ``leftImg8bit`` and ``gtFine`` with ``labelIds``.
 
-    A domain is a city. Arguments: see
+    Where only ``labelTrainIds`` are, they are taken. A domain is a city. Arguments: see
     :class:`~fedseg.datasets.segmentation.SegmentationDataset`.
     """
 
@@ -77,6 +99,13 @@ class CityscapesDataset(SegmentationDataset):
     label_pattern = r"\1_gtFine_labelIds.png"
     # every id that a label file may hold: 0..33, and 255 for -1 (license plate)
     label_ids = TO_CITYSCAPES["cityscapes"]
+
+    def check_files(self) -> None:
+        self.files = [(image, find_label(label)) for image, label in self.files]
+        super().check_files()
+
+    def read_raw(self, label: str) -> np.ndarray:
+        return read_raw(label)
 
 
 @DATASETS.register_module()

@@ -19,6 +19,7 @@ from fedseg.errors import ConfigError
 from fedseg.registry import TRANSFORMS, did_you_mean
 
 IGNORE = 255
+NEAREST = (cv2.INTER_NEAREST, cv2.INTER_NEAREST_EXACT)
 SEED_MASK = 2**64 - 1
 Size = tuple[PositiveInt, PositiveInt]  # (height, width)
 Byte = Annotated[int, Interval(ge=0, le=255)]
@@ -127,12 +128,19 @@ def build_transform(step: Mapping[str, Any], field: str) -> A.BasicTransform | A
     # None means that the transform leaves the label alone, as CoarseDropout does.
     if "fill_mask" in known and known["fill_mask"].default not in (None, inspect.Parameter.empty):
         arguments.setdefault("fill_mask", IGNORE)
+    if arguments.get("mask_interpolation", cv2.INTER_NEAREST) not in NEAREST:
+        raise ConfigError(
+            f"{field}.mask_interpolation: must be one of {NEAREST} (nearest), others mix label ids"
+        )
     if "InitSchema" in vars(cls):
         arguments["strict"] = True  # else a value that fails validation may turn into a default
     try:
-        return cls(**arguments)
+        made = cls(**arguments)
     except (TypeError, ValueError, ConfigError) as error:
         raise ConfigError(f"{field}: {name}: {error}") from error
+    if more := {*getattr(made, "targets_as_params", ())} - {"image", "mask"}:
+        raise ConfigError(f"{field}: {name}: needs {min(more)}, which no data set here gives")
+    return made
 
 
 def _is_transform(cls: Any) -> bool:

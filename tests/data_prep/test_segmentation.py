@@ -16,7 +16,7 @@ from fedseg.data_prep.segmentation import rendered_files
 from fedseg.data_prep.segmentation_sets import CITYSCAPES, IDDA
 from fedseg.data_prep.split_folders import limit
 from fedseg.data_prep.split_rules import build_cityscapes, build_idda
-from fedseg.datasets import IDDADataset
+from fedseg.datasets import CityscapesDataset, IDDADataset
 from fedseg.errors import DataError
 from fedseg.names import DISTRIBUTIONS
 from fedseg.partition import Split, read_split, write_split
@@ -282,6 +282,15 @@ def test_cityscapes_verification_and_split(tmp_path, monkeypatch, prepare):
     assert "heterogeneous: 1 images belong to no client" in out
     train = read_split(tmp_path / "splits" / "heterogeneous" / "train")
     assert list(train.users)[7:9] == ["aachen7", "ulm0"] and len(train) == 16 + 8
+    for label in (tmp_path / "gtFine").rglob("[!.]*_labelIds.png"):  # only train ids are there
+        label.rename(str(label).replace("_labelIds", "_labelTrainIds"))
+    out = prepare("cityscapes", *arguments)
+    assert f"2 files below {tmp_path / 'gtFine'} are left out: 1 .png, 1 hidden" in out
+    assert read_split(tmp_path / "splits" / "heterogeneous" / "train").users == train.users
+    dataset = CityscapesDataset(str(tmp_path), "splits/heterogeneous/train")
+    assert dataset.files[0][1].endswith("_labelTrainIds.png")
+    published = (tmp_path / "splits").rename(tmp_path / "published")
+    prepare("cityscapes", *arguments, "--from", published)
     removed = next((tmp_path / "leftImg8bit" / "train" / "ulm").iterdir())
     removed.unlink()
     message = prepare.fails("cityscapes", *arguments)

@@ -10,6 +10,7 @@ import cv2
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch.utils.data import DataLoader, default_collate
 
 from fedseg.datasets import CamVidDataset, CityscapesDataset, IDDADataset, SegmentationDataset
@@ -111,6 +112,23 @@ def test_ids_of_files(request, cls, ids, classes) -> None:
     write_every_id(dataset, 0, np.array(ids))
     assert dataset[0]["data_samples"][0].tolist() == classes
     assert cls is not CamVidDataset or dataset.domains == ["0006R0", "Seq05VD"]
+
+
+def test_cityscapes_with_train_ids_only(cityscapes: Path) -> None:
+    whole = CityscapesDataset(str(cityscapes), "train")
+    for _, path in whole.files:
+        label = np.array(Image.open(path))
+        mapped = np.array([*OF_CITIES, *[255] * 222], np.uint8)[label]
+        Image.fromarray(mapped).save(path.replace("_labelIds", "_labelTrainIds"))
+    expected = [sample["data_samples"].tolist() for sample in whole]
+    for _, path in whole.files:
+        Path(path).unlink()
+    dataset = CityscapesDataset(str(cityscapes), "train")
+    assert [sample["data_samples"].tolist() for sample in dataset] == expected
+    assert dataset.class_pixels().sum() == sum((np.array(e) < 255).sum() for e in expected)
+    write_every_id(dataset, 1, np.array([0, 19, 33]))
+    with pytest.raises(DataError, match=r"labelTrainIds\.png: has train ids \[19, 33\]"):
+        dataset[1]
 
 
 @pytest.mark.parametrize(("cls", "bad"), [(CityscapesDataset, 34), (CamVidDataset, 12)])

@@ -149,6 +149,12 @@ WRONG = [
     (dict(type="RandomAreaCrop", size=(5, 5), area=0), r"\.area: .* greater than 0, not 0$"),
     (dict(type="RandomScaleCrop", scale=(1, 2), crop_size=(2, 2), fill=(0, 0, 300)), r"\.fill"),
     (dict(type="ResizeInput", size=5), r"\.size"),
+    (
+        dict(type="Resize", height=5, width=5, mask_interpolation=1),
+        r"\.mask_interpolation: must be one of \(0, 6\)",
+    ),
+    (dict(type="Mosaic"), "needs mosaic_metadata"),
+    (dict(type="OneOf", transforms=[dict(type="OverlayElements")]), "needs overlay_metadata"),
     (dict(type="RandomAreaCrop", size=(5, 5), aspect=(2.0, 1.0)), "aspect"),
     (dict(type="ChannelMeanJitter", contrast=1.5), r"\.contrast"),
     (dict(type="OneOf", transforms=[dict(type="Blurr")]), r"\.transforms\[0\]: .*'Blur'"),
