@@ -3,7 +3,7 @@
 import csv
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from unicodedata import normalize
@@ -37,7 +37,13 @@ def read_classes(path: Path) -> tuple[list[str], list[list[int]]]:
     comments, labelme's ``__ignore__`` is no class. JSON: a list of names or of objects with
     ``name``, ``id`` and ``color``.
     """
-    entries = _read_json(path) if path.suffix == ".json" else _read_lines(path)
+    if path.suffix == ".json":
+        found = read_json(path)
+        found = found.get("labels") if isinstance(found, dict) else found
+        named = [{"name": one} if isinstance(one, str) else one for one in found or [0]]
+        entries = _read_columns(path, named)
+    else:
+        entries = _read_lines(path)
     entries = [entry for entry in entries if entry[1] != "__ignore__"]
     ids = [number for number, _, _ in entries if number is not None]
     if ids and sorted(ids) != [*range(len(entries))]:
@@ -72,15 +78,6 @@ def read_text(path: Path) -> str:
         raise DataError(f"{path}: cannot be read as text ({error})") from error
 
 
-def _read_json(path: Path) -> list[Entry]:
-    entries = read_json(path)
-    entries = entries.get("labels") if isinstance(entries, dict) else entries
-    named = [{"name": e} if isinstance(e, str) else e for e in entries or [0]]
-    if not all(isinstance(entry, dict) for entry in named):
-        raise DataError(f"{path}: must be {COLUMNS}")
-    return _read_columns(path, named)
-
-
 def _read_lines(path: Path) -> list[Entry]:
     lines = [line.strip() for line in read_text(path).splitlines()]
     lines = [line for line in lines if line and line[0] != "#"]
@@ -96,15 +93,18 @@ def _read_lines(path: Path) -> list[Entry]:
     lines = [line.replace('"', "") if is_csv else line for line in lines if line != "__ignore__"]
     found = [LINE.fullmatch(line) for line in lines]
 
-    def differ(group: int) -> bool:
-        return len({match[group] for match in found} - {None}) == len(found)
+    def name_of(match: re.Match[str], at: int | None) -> str:
+        end = match.end(2) if at == 3 else max(match.end(2), match.end(3))
+        return match.string[match.start(2) if at == 1 else 0 : end]
 
-    # numbers that tell equal names apart are parts of the names
-    at = next((group for group in (1, 3) if differ(group) and differ(2)), None)
+    def are_ids(at: int) -> bool:  # numbers that tell equal names apart are parts of the names
+        of = ({match[at] for match in found} - {None}, {name_of(match, at) for match in found})
+        return all(len(different) == len(found) for different in of)
+
+    at = next(filter(are_ids, (1, 3)), None)
     entries = []
     for match in found:
-        start, end = (match.start(2), match.end(2)) if at else (0, max(match.end(2), match.end(3)))
-        name = match.string[start:end]
+        name = name_of(match, at)
         if CELL.search(name):
             raise DataError(
                 f"{path}: {match.string!r} is not understood: write a name a line (or id,name with "
@@ -119,10 +119,11 @@ def _key(text: Any) -> str:
     return re.sub(r"[\W_]+", "", str(text)).lower()
 
 
-def _read_columns(path: Path, rows: Sequence[Mapping[Any, Any]]) -> list[Entry]:
+def _read_columns(path: Path, rows: Sequence[Any]) -> list[Entry]:
     """Entries of a header's columns, or of JSON's objects."""
     entries = []
-    for row in ({_key(key): value for key, value in row.items()} for row in rows):
+    for row in rows:
+        row = {_key(key): row[key] for key in row} if isinstance(row, dict) else {}
         named = sorted((key for key in NAMES if key in row), key=lambda key: _is_id(row[key]))
         ids = [key for key in row if ID.fullmatch(key) or (key in named[1:] and _is_id(row[key]))]
         if not named or not isinstance(row[named[0]], str) or "none" in row:

@@ -8,7 +8,7 @@ from pathlib import Path
 from PIL import Image
 
 from fedseg.datasets.arrays import is_synthetic
-from fedseg.datasets.images import existing_files, is_hidden
+from fedseg.datasets.images import existing_files, is_hidden, walk_files
 from fedseg.datasets.scenes import find_label
 from fedseg.errors import DataError
 
@@ -49,25 +49,18 @@ class Findings:
             raise DataError("\n".join([f"{self.subject}:", *lines, self.fix]))
 
 
-def walk_files(root: Path, hidden: bool = False) -> Iterator[str]:
+def find_files(root: Path, hidden: bool = False) -> Iterator[str]:
     """Paths of the files below a root, without those that fedseg prepare writes."""
-    seen = set()
-    for place, folders, names in os.walk(root, followlinks=True):
-        if (real := Path(place).resolve()) in seen:  # a link in a circle
-            folders.clear()
-            continue
-        seen.add(real)
-        below = Path(place).relative_to(root)
-        ours = ("splits", DRAWN) if below == Path() else ()
-        folders[:] = sorted(f for f in folders if (hidden or not is_hidden(f)) and f not in ours)
-        yield from ((below / n).as_posix() for n in sorted(names) if hidden or not is_hidden(n))
+    for path in walk_files(root):
+        if (hidden or not is_hidden(path)) and not path.startswith(("splits/", f"{DRAWN}/")):
+            yield path
 
 
 def print_skipped(root: Path, used: Collection[str], reason: str) -> None:
     """Print how many files below a root are not used, by their ending."""
     endings = Counter(
-        "hidden" if any(map(is_hidden, Path(path).parts)) else Path(path).suffix or "without ending"
-        for path in walk_files(root, hidden=True)
+        "hidden" if is_hidden(path) else Path(path).suffix or "without ending"
+        for path in find_files(root, hidden=True)
         if path not in used
     )
     if endings:

@@ -34,7 +34,7 @@ from fedseg.partition import (
 
 from .classes import read_classes, read_text
 from .description import Outcome, next_command
-from .disk import DRAWN, SHOWN, Findings, Sample, print_skipped, walk_files
+from .disk import DRAWN, SHOWN, Findings, Sample, find_files, print_skipped
 from .parallel import in_threads
 from .polygons import draw_polygons
 from .segmentation import print_splits
@@ -212,7 +212,7 @@ def _find_pairs(root: Path, layout: Layout) -> list[Sample]:
     globs = enumerate((layout.images, layout.labels))
     patterns = [(_regex(glob), which) for which, of in globs for glob in of]
     found: tuple[dict, dict] = ({}, {})
-    for path in walk_files(root):
+    for path in find_files(root):
         for pattern, which in patterns:
             if match := pattern.fullmatch(normalize("NFC", path)):
                 if fault := check_path(path):

@@ -8,7 +8,7 @@ decoder fills it with gray, see :func:`_ends_early`.
 import io
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import cv2
@@ -163,30 +163,27 @@ def _check_label(path: str, data: bytes, header: Image.Image) -> None:
     """Raise DataError if tools disagree about the ids of a label map, or where they are."""
     raw = header.tile[0].args if header.tile else header.mode
     raw = raw if isinstance(raw, str) else str(raw[0])
-    if (pages := _pages(header)) > 1:
-        raise DataError(f"{path}: has {pages} pages or frames: store one label map in a file")
-    if raw.startswith(("1", "L;")):  # few bits, or white is 0
-        raise DataError(
-            f"{path}: is black and white, gray of less than 8 bits or inverted ({raw}), of which "
-            "tools make ids or 0 to 255: store a label map as 8-bit gray or palette PNG"
-        )
     tags = header.tag_v2 if header.format == "TIFF" else {}
-    if header.mode != "P" and not {*tags.get(BITS, ())} <= {8, 16, 32}:
-        raise DataError(
-            f"{path}: has {max(tags[BITS])} bits a value, which tools scale or not: store a label "
-            "map as 8-bit gray or palette PNG"
-        )
-    if tags.get(COLORS, 1) not in (1, 2, 3):  # gray, RGB, palette
-        raise DataError(
-            f"{path}: has the photometric interpretation {tags[COLORS]} ({header.mode}), whose "
-            "values tools convert: store a label map as 8-bit gray or palette PNG"
-        )
+    bits, color_space, pages = tags.get(BITS, (8,)), tags.get(COLORS, 1), _pages(header)
     # asking a PNG without the chunk decodes it
-    if (header.format != "PNG" or b"eXIf" in data) and header.getexif().get(ORIENTATION, 1) != 1:
-        raise DataError(
-            f"{path}: has an EXIF orientation, which tools apply or ignore: store the label map "
-            "as its image is displayed, without the tag"
-        )
+    exif = header.getexif() if header.format != "PNG" or b"eXIf" in data else {}
+    gray = "store a label map as 8-bit gray or palette PNG"
+    fault = ""
+    if pages > 1:
+        fault = f"has {pages} pages or frames: store one label map in a file"
+    elif raw.startswith(("1", "L;")):  # few bits, or white is 0
+        fault = f"is black and white, gray of less than 8 bits or inverted ({raw}), of which tools "
+        fault += f"make ids or 0 to 255: {gray}"
+    elif header.mode != "P" and not {*bits} <= {8, 16, 32}:
+        fault = f"has {max(bits)} bits a value, which tools scale or not: {gray}"
+    elif color_space not in (1, 2, 3):  # gray, RGB, palette
+        fault = f"has the photometric interpretation {color_space} ({header.mode}), whose values "
+        fault += f"tools convert: {gray}"
+    elif exif.get(ORIENTATION, 1) != 1:
+        fault = "has an EXIF orientation, which tools apply or ignore: store the label map as its "
+        fault += "image is displayed, without the tag"
+    if fault:
+        raise DataError(f"{path}: {fault}")
 
 
 def _wide(header: Image.Image, data: bytes) -> str | None:
@@ -220,9 +217,22 @@ def _pages(image: Image.Image) -> int:
     return sum(whole)
 
 
-def is_hidden(name: str) -> bool:
-    """Whether a file or folder is what a system keeps for itself: macOS, Synology, an editor."""
-    return name.startswith(".") or name in ("__MACOSX", "@eaDir")
+def is_hidden(path: str) -> bool:
+    """Whether a part of a path is what a system keeps for itself: macOS, Synology, an editor."""
+    return any(part[:1] == "." or part in ("__MACOSX", "@eaDir") for part in path.split("/"))
+
+
+def walk_files(root: str | Path) -> Iterator[str]:
+    """Paths below a root of the files there, hidden ones too, in torchvision's order."""
+    found = []
+    for place, folders, names in os.walk(root, followlinks=True):
+        found.append((place, names))
+        real = Path(os.path.realpath(place))
+        inner = ((name, os.path.realpath(os.path.join(place, name))) for name in folders)
+        folders[:] = [name for name, path in inner if not real.is_relative_to(path)]  # no circles
+    for place, names in sorted(found):
+        below = Path(place).relative_to(root)
+        yield from ((below / name).as_posix() for name in sorted(names))
 
 
 def check_exist(paths: Sequence[str], root: str | Path, fix: str) -> None:

@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from unicodedata import normalize
@@ -15,7 +15,7 @@ from pydantic import PositiveInt
 from torch.utils.data import Dataset
 from torchvision.datasets.folder import IMG_EXTENSIONS
 
-from fedseg.datasets.images import check_exist, is_hidden, read_image
+from fedseg.datasets.images import check_exist, is_hidden, read_image, walk_files
 from fedseg.datasets.transforms import Pipeline
 from fedseg.errors import DataError, MissingDataError
 from fedseg.registry import DATASETS
@@ -127,8 +127,10 @@ class ImageFolderDataset(PhotoDataset):
             raise DataError(f"{folder / unknown[0]}: is not a class of {training}: move it away")
         numbers = {name: number for number, name in enumerate(classes) if name in held}
         samples, others = [], []
-        for path, (of, *names) in _files(folder):
-            if names and path.lower().endswith(SUFFIXES) and not any(map(is_hidden, (of, *names))):
+        for name in walk_files(folder):
+            of, *inner = name.split("/")
+            path = os.path.join(folder, name)
+            if inner and name.lower().endswith(SUFFIXES) and not is_hidden(name):
                 samples.append((path, numbers[normalize("NFC", of)]))
             else:
                 others.append(path)
@@ -161,16 +163,3 @@ class ImageFolderDataset(PhotoDataset):
 def _classes(folder: Path) -> list[str]:
     names = (path.name for path in folder.iterdir() if path.is_dir() and not is_hidden(path.name))
     return sorted({normalize("NFC", name) for name in names})
-
-
-def _files(root: Path) -> Iterator[tuple[str, list[str]]]:
-    """The path of every file, and its parts below the root."""
-    found = []
-    for place, folders, names in os.walk(root, followlinks=True):
-        found.append((place, names))
-        real = Path(os.path.realpath(place))
-        inner = ((name, os.path.realpath(os.path.join(place, name))) for name in folders)
-        folders[:] = [name for name, path in inner if not real.is_relative_to(path)]  # no circles
-    for place, names in sorted(found):  # torchvision's order
-        for path in (os.path.join(place, name) for name in sorted(names)):
-            yield path, path[len(str(root)) + 1 :].split(os.sep)

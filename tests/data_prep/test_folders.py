@@ -235,6 +235,10 @@ def test_classes_of_every_tool(tmp_path):
         ("mixed.txt", "1 tree top\n0 sky", (colored[0], [])),
         ("all.txt", "tree top,1,30,120,40\nsky,0,1,2,3", colored),
         ("alpha.txt", "sky 1 2 3 255\ntree top 30 120 40 255", colored),
+        ("grades.json", '[{"id": 1, "name": "1 a"}, {"id": 0, "name": "2 a"}]',
+         (["2 a", "1 a"], [])),
+        ("both.txt", "1: grade 3\n0: grade 4", (["grade 4", "grade 3"], [])),
+        ("wheels.txt", "2 wheels,1\ncar,0", (["car", "2 wheels"], [])),
         ("grades.txt", "grade 3\ngrade 1\n", (["grade 3", "grade 1"], [])),
         ("ids.json", '[{"id": 1, "name": "tree top"}, {"id": 0, "name": "sky"}]', (colored[0], [])),
     ):  # fmt: skip
