@@ -40,7 +40,8 @@ def read_classes(path: Path) -> tuple[list[str], list[list[int]]]:
     if path.suffix == ".json":
         found = read_json(path)
         found = found.get("labels") if isinstance(found, dict) else found
-        named = [{"name": one} if isinstance(one, str) else one for one in found or [0]]
+        found = found if isinstance(found, list) and found else [None]
+        named = [{"name": one} if isinstance(one, str) else one for one in found]
         entries = _read_columns(path, named)
     else:
         entries = _read_lines(path)
@@ -79,7 +80,7 @@ def read_text(path: Path) -> str:
 
 
 def _read_lines(path: Path) -> list[Entry]:
-    lines = [line.strip() for line in read_text(path).splitlines()]
+    lines = [line.strip().rstrip(",;:") for line in read_text(path).splitlines()]
     lines = [line for line in lines if line and line[0] != "#"]
     cells = [_key(cell) for cell in re.split("[,;\t]", lines[0] if lines else "")]
     is_csv = path.suffix.lower() in (".csv", ".tsv")

@@ -7,6 +7,7 @@ decoder fills it with gray, see :func:`_ends_early`.
 
 import io
 import os
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -46,7 +47,7 @@ def read_image(path: str) -> np.ndarray:
     """An image as displayed, turned by its EXIF orientation: uint8 [H, W, 3], RGB."""
     data = _read(path)
     header = _open(path, data)
-    wide = header and _wide(header, data)
+    wide = _wide(header, data)
     by_pillow = header and (
         header.format in BY_PILLOW or (header.format == "TIFF" and header.mode in TRANSPARENT)
     )
@@ -164,7 +165,8 @@ def _check_label(path: str, data: bytes, header: Image.Image) -> None:
     raw = header.tile[0].args if header.tile else header.mode
     raw = raw if isinstance(raw, str) else str(raw[0])
     tags = header.tag_v2 if header.format == "TIFF" else {}
-    bits, color_space, pages = tags.get(BITS, (8,)), tags.get(COLORS, 1), _pages(header)
+    bits = (5,) if raw in ("BGR;15", "BGR;16") else tags.get(BITS, (8,))  # the former of BMP
+    color_space, pages = tags.get(COLORS, 1), _pages(header)
     # asking a PNG without the chunk decodes it
     exif = header.getexif() if header.format != "PNG" or b"eXIf" in data else {}
     gray = "store a label map as 8-bit gray or palette PNG"
@@ -186,8 +188,11 @@ def _check_label(path: str, data: bytes, header: Image.Image) -> None:
         raise DataError(f"{path}: {fault}")
 
 
-def _wide(header: Image.Image, data: bytes) -> str | None:
-    """The kind of values of more than 8 bits, which a decoder may cut without a word."""
+def _wide(header: Image.Image | None, data: bytes) -> str | None:
+    """The kind of values of other than 8 bits, which a decoder may cut without a word."""
+    if header is None:  # OpenCV does not scale a PAM
+        pam = data.startswith(b"P7") and not re.search(rb"MAXVAL\s+255\s", data[:500])
+        return "other than 8-bit" if pam else None
     kind, mode = header.format, header.mode
     if mode == "F" or (mode == "I" and kind == "TIFF"):
         return {"F": "float32", "I": "int32"}[mode]

@@ -126,6 +126,7 @@ def test_sixteen_bits(tmp_path: Path, ending: str) -> None:
 
 
 WIDE_COLORS = np.stack([RAMP.astype(">u2") * 29] * 3, 2)  # 12 bits
+PAM = b"P7\nWIDTH 80\nHEIGHT 60\nDEPTH 3\nMAXVAL 15\nTUPLTYPE RGB\nENDHDR\n"
 SGI = struct.pack(">hbb4hii492x", 474, 0, 2, 3, 80, 60, 3, 0, 4095)
 
 
@@ -135,12 +136,15 @@ SGI = struct.pack(">hbb4hii492x", 474, 0, 2, 3, 80, 60, 3, 0, 4095)
         ("ppm", b"P6 80 60 65535\n" + WIDE_COLORS.tobytes()),
         ("ppm", b"P3 80 60 65535\n" + " ".join(map(str, WIDE_COLORS.ravel())).encode()),
         ("sgi", SGI + WIDE_COLORS.tobytes()),
+        ("pam", PAM.replace(b"VAL 15", b"VAL 65535") + WIDE_COLORS.tobytes()),
+        ("pam", PAM + RAMP.repeat(3).tobytes()),
     ],
-    ids=["P6", "P3", "SGI"],
+    ids=["P6", "P3", "SGI", "P7", "P7 of 4 bits"],
 )
-def test_sixteen_bits_of_colors(tmp_path: Path, ending: str, content: bytes) -> None:
+def test_other_bits_of_colors(tmp_path: Path, ending: str, content: bytes) -> None:
     (tmp_path / f"a.{ending}").write_bytes(content)
-    with pytest.raises(DataError, match=rf"a\.{ending}: has uint16 values.*8 bits"):
+    kind = "other than 8-bit" if ending == "pam" else "uint16"
+    with pytest.raises(DataError, match=rf"a\.{ending}: has {kind} values.*8 bits"):
         read_image(str(tmp_path / f"a.{ending}"))
 
 
@@ -175,6 +179,10 @@ def test_label_of_tiff_whose_values_tools_change(tmp_path, bits, photometric, sa
     (tmp_path / "a.tif").write_bytes(tiff_of(bits, photometric, samples, pixels))
     with pytest.raises(DataError, match=rf"a\.tif: .*{reason}"):
         read_label(str(tmp_path / "a.tif"), first_channel=True)
+    head = struct.pack("<2sIIIIiiHHII", b"BM", 54, 0, 54, 40, 80, 60, 1, 16, 0, 0)  # 5 bits each
+    (tmp_path / "a.bmp").write_bytes(head + bytes(16 + 2 * 80 * 60))
+    with pytest.raises(DataError, match=r"a\.bmp: has 5 bits a value"):
+        read_label(str(tmp_path / "a.bmp"), first_channel=True)
     (tmp_path / "a.tif").write_bytes(tiff_of(8, 1, 1, RAMP.tobytes()))
     assert (read_label(str(tmp_path / "a.tif")) == RAMP).all()
 
