@@ -118,22 +118,18 @@ def check_files(
         roots: of images and of labels, in ``data_root``.
         published: width and height; where images have others, a sentence is printed.
     """
-
-    def place(root: Path, path: str) -> Path:
-        return Path(find_label(str(root / path)))
-
-    paths = {place(root, path) for s in samples for root, path in zip(roots, s, strict=True)}
-    there = existing_files(map(str, paths), data_root)
-    missing = [str(path) for path in sorted(paths) if str(path) not in there]
-    findings.add(f"of {len(paths)} files missing", missing)
+    places = {s: [find_label(str(r / p)) for r, p in zip(roots, s, strict=True)] for s in samples}
+    paths = {path for pair in places.values() for path in pair}
+    missing = paths - existing_files(paths, data_root)
+    findings.add(f"of {len(paths)} files missing", sorted(missing))
 
     def inspect(sample: Sample) -> tuple[str, str] | tuple[int, int]:
         headers = []
-        for root, path in zip(roots, sample, strict=True):
+        for name, path in zip(sample, places[sample], strict=True):
             try:
-                headers.append(read_header(place(root, path)))
+                headers.append(read_header(path))
             except OSError:
-                return "unreadable or truncated files", path
+                return "unreadable or truncated files", name
         image, label = headers
         if image.size != label.size:
             return "labels of another size than their image", sample[1]
@@ -141,9 +137,7 @@ def check_files(
             return "label maps that are not 8-bit and single-channel", sample[1]
         return image.size
 
-    whole = [
-        s for s in samples if all(str(place(r, p)) in there for r, p in zip(roots, s, strict=True))
-    ]
+    whole = [sample for sample in samples if missing.isdisjoint(places[sample])]
     sizes = Counter()
     for found in in_threads(inspect, whole, "checking files"):
         if isinstance(found[0], str):
