@@ -51,7 +51,9 @@ step fedseg train demo_shapes --with FedAvgM --dry-run --cfg-options "${small[@]
 printf '_base_ = "fedseg::settings/demo_shapes.py"\nmethods = ["swa"]\n' > own.py
 step fedseg train own.py --quiet --cfg-options "${small[@]}"
 step fedseg compare work_dirs/demo_shapes_fedavgm/seed0 work_dirs/own/seed0
+python -c 'from PIL import Image; Image.effect_noise((300, 200), 64).convert("RGB").save("photo.jpg")'
 step fedseg predict work_dirs/demo_shapes_fedavgm - --out predictions
+step fedseg predict work_dirs/demo_shapes_fedavgm photo.jpg --out photo
 step fedseg export work_dirs/demo_shapes_fedavgm --format onnx --out shapes.onnx
 step fedseg share work_dirs/demo_shapes_fedavgm --out run.zip
 step fedseg verify run.zip --out shared
@@ -59,4 +61,5 @@ step fedseg prepare idda --synthetic --setting rainy --distribution heterogeneou
   --limit-per-user 2 --limit-test 1 --size 64x48
 step fedseg splits idda_rainy
 [ ! -e steps ] || { cp "$clone/tests/support/several_commands.py" . && python several_commands.py steps; }
+grep -q '^photo.jpg,[0-9]' photo/predictions.csv
 python -c 'import fedseg; print(fedseg.read_run("work_dirs/own/seed0").metrics)'

@@ -20,21 +20,6 @@ from fedseg.runs.schema import read_results
 GLOBS = ("--images", "JPEGImages/*.jpg", "--labels", "SegmentationClass/*.png")
 VOC = (*GLOBS, "--classes", "labels.txt")
 COLORS = [[0, 0, 0], [128, 0, 0], [0, 128, 0]]
-SMALL = """
-custom_imports = dict(imports=["small_network"])
-model = dict(
-    _delete_=True,
-    type="Segmentor",
-    num_classes=3,
-    network=dict(type="SmallNetwork"),
-    loss=dict(type="CrossEntropy"),
-    data_preprocessor=dict(type="ImagePreprocessor", mean=[0.5] * 3, std=[0.5] * 3),
-)
-train_dataloader = dict(num_workers=0)
-val_dataloader = dict(seen=dict(num_workers=0))
-test_dataloader = val_dataloader
-train_cfg = dict(max_rounds=1, local_epochs=1)
-"""
 
 
 def write_voc(root: Path, names: list[str], seed: int = 0) -> Path:
@@ -60,11 +45,8 @@ def voc(tmp_path: Path) -> Path:
     return write_voc(tmp_path / "pets", [f"{site}_{n}" for site in "ab" for n in range(6)])
 
 
-def test_from_a_folder_to_a_federated_run_in_two_commands(
-    voc, tmp_path, run_tool, monkeypatch, small_config
-):
+def test_from_a_folder_to_predictions_in_three_commands(voc, tmp_path, run_tool, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(small_config.parent)
     (voc / "JPEGImages/alone.jpg").write_bytes((voc / "JPEGImages/a_0.jpg").read_bytes())
     code, out, error = run_tool("prepare", "segmentation", "pets", *VOC, "--clients", "3")
     assert code == 0, error
@@ -75,14 +57,18 @@ def test_from_a_folder_to_a_federated_run_in_two_commands(
     assert "id   2: dog" in out and "seen: 2" in out
     command = out.strip().splitlines()[-1]
     assert command.startswith("Next: ") and command.endswith("fedseg train pets/own_pets.py")
-    (tmp_path / "small.py").write_text(SMALL)  # of which a user needs nothing
-    code, _, error = run_tool(*command.split()[-2:], "--with", "small.py", "--work-dir", "run")
+    fewer = ["train_cfg.max_rounds=1", "train_cfg.local_steps=1", "train_cfg.local_epochs=None"]
+    options = ["--work-dir", "run", "--cfg-options", *fewer]
+    code, _, error = run_tool(*command.split()[-2:], *options)
     assert code == 0, error
     results = read_results(tmp_path / "run/results.json")
     assert results.train.clients == 3 and results.train.samples == 10
     assert list(results.final["seen"]["IoU"]) == ["_background_", "cat", "dog"]
     code, out, error = run_tool("splits", "pets/own_pets.py", "--pixels", "--out", "pictures")
     assert code == 0 and Path("pictures/own_pets_pixels.png").exists(), error
+    Image.new("RGB", (51, 33), (0, 80, 0)).save("photo.jpg")
+    code, out, error = run_tool("predict", "run", "photo.jpg", "--out", "predictions")
+    assert code == 0 and Image.open("predictions/labels/photo.png").size == (51, 33), error
 
 
 def test_a_second_run_changes_nothing_and_another_split_is_refused(voc, prepare):
