@@ -38,6 +38,12 @@ def _flat(domains: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
     return {name: value for name, value in flatten(domains).items() if isinstance(value, float)}
 
 
+def _refuse_methods(function: str, given: Config | str | Path, methods: Sequence[str]) -> None:
+    if methods and (isinstance(given, Config) or Path(given).is_dir()):
+        message = "methods cannot be added to a run or a loaded config: give a name instead"
+        raise ConfigError(f"{function}: {message}")
+
+
 @dataclass(frozen=True)
 class Run:
     """A finished run.
@@ -197,10 +203,7 @@ def evaluate(
     """
     run = run.folder if isinstance(run, Run) else run
     folder = Path(run) if not isinstance(run, Config) and Path(run).is_dir() else None
-    if methods and (folder is not None or isinstance(run, Config)):
-        raise ConfigError(
-            "evaluate: methods cannot be added to a run or a loaded config: give a name instead"
-        )
+    _refuse_methods("evaluate", run, methods)
     if amp and folder is not None:
         raise ConfigError("evaluate: amp changes a config, not a run: give the config instead")
     if trust and folder is None:
@@ -335,9 +338,8 @@ def profile(
     options = [*options, *([f"device={device}"] if device else [])]
     options += ["train_cfg.amp=True"] if amp else []
     sizes = {"size": size, "batch_size": batch_size}
+    _refuse_methods("profile", target, methods)
     if not isinstance(target, Config) and Path(target).is_dir():
-        if methods:
-            raise ConfigError("profile: methods cannot be added to a run: give a setting instead")
         return profile_run(Path(target), options, trust, **sizes)
     config = copy.deepcopy(target) if isinstance(target, Config) else load_config(target, methods)
     experiment.override_fields(config, options)
@@ -379,6 +381,7 @@ def browse(
         round: the round whose random augmentation is shown.
         options: overrides of config fields.
     """
+    _refuse_methods("browse", config, methods)
     config = copy.deepcopy(config) if isinstance(config, Config) else load_config(config, methods)
     experiment.override_fields(config, options)
     complete = experiment.check(config, "train_dataloader")

@@ -18,16 +18,11 @@ examples:
 def main() -> None:
     parser = cli.parser("Export a run's model for other programs.", DETAILS)
     add_model(parser)
-    parser.add_argument(
-        "--format", required=True, choices=("torchscript", "onnx", "torch", "mmseg")
-    )
+    formats = ("torchscript", "onnx", "torch", "mmseg")
+    parser.add_argument("--format", required=True, choices=formats)
     parser.add_argument("--out", type=cli.folder, help="default: a file or folder in RUN/export")
-    parser.add_argument(
-        "--size",
-        type=cli.image_size,
-        metavar="HEIGHTxWIDTH",
-        help="size of photographs and class maps (default: that of the first test image)",
-    )
+    text = "size of photographs and class maps (default: that of the first test image)"
+    parser.add_argument("--size", type=cli.image_size, metavar="HEIGHTxWIDTH", help=text)
     arguments = vars(parser.parse_args())
     cli.check_there([arguments["run"]], "name a run's work dir")
     from fedseg.api import export

@@ -80,8 +80,7 @@ def settings() -> Iterator[Row]:
     """Each setting: data, network and rounds; for how many methods its values are published."""
     from fedseg.config.layers import CONFIGS
     from fedseg.config.methods import compose
-    from fedseg.config.published import hyperparameters
-    from fedseg.leaderboard.reference import source_of_values
+    from fedseg.config.published import hyperparameters, source_of_values
 
     records = hyperparameters()
     for path in sorted((CONFIGS / "settings").glob("*.py")):
@@ -90,8 +89,9 @@ def settings() -> Iterator[Row]:
         network = config.model.get("network", config.model).type
         rounds = f"{config.train_cfg.max_rounds:,} rounds"
         named = {tuple(r["methods"]) for r in records if path.stem in r["settings"]}
-        published = [m for m in named if source_of_values(path.stem, m) == "published"]
-        yield path.stem, f"{data}, {network}, {rounds}", _published(len(published), "method")
+        count = sum(source_of_values(path.stem, m) == "published" for m in named)
+        told = f"values published for {count} method{'s' * (count > 1)}" if count else ""
+        yield path.stem, f"{data}, {network}, {rounds}", told
 
 
 def experiments() -> Iterator[Row]:
@@ -122,8 +122,8 @@ def methods() -> Iterator[tuple[str, str, str, str]]:
 def setting_rows(composition: "Composition") -> Iterator[Row]:
     """Each method that makes sense in a setting, and where its values come from."""
     from fedseg.config.methods import compose, read_method
+    from fedseg.config.published import source_of_values
     from fedseg.errors import ConfigError
-    from fedseg.leaderboard.reference import source_of_values
 
     for name, path in composition.known.items():
         try:
@@ -149,7 +149,3 @@ def classes(kind: str) -> Iterator[Row]:
     for name in registered(kind):
         line = (getattr(registry, kind.upper()).get(name).__doc__ or "").partition("\n")[0]
         yield name, re.sub(r":\w+:`~?([^`]*)`|``([^`]*)``", r"\1\2", line), ""
-
-
-def _published(count: int, what: str) -> str:
-    return f"values published for {count} {what}{'s' * (count > 1)}" if count else ""

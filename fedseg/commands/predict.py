@@ -22,15 +22,11 @@ examples:
 def add_model(parser: argparse.ArgumentParser) -> None:
     """The options that select a model of a run."""
     parser.add_argument("run", type=cli.run_path, metavar="RUN", help="work dir of a run")
-    parser.add_argument(
-        "--checkpoint", type=Path, metavar="FILE", help="default: the newest of the run"
-    )
-    parser.add_argument(
-        "--domain",
-        metavar="NAME",
-        help="use the BatchNorm statistics of this domain's clients, or of this client, in runs "
-        "where they stay with the clients (SiloBN, FedBN)",
-    )
+    text = "default: the newest of the run"
+    parser.add_argument("--checkpoint", type=Path, metavar="FILE", help=text)
+    text = "use the BatchNorm statistics of this domain's clients, or of this client, in runs "
+    text += "where they stay with the clients (SiloBN, FedBN)"
+    parser.add_argument("--domain", metavar="NAME", help=text)
     parser.add_argument("--device", help="for example cpu or cuda:1 (default: the run's)")
     cli.add_trust(parser)
     cli.add_cfg_options(parser, "override fields, for example test_dataloader.seen.batch_size=4")
@@ -39,19 +35,12 @@ def add_model(parser: argparse.ArgumentParser) -> None:
 def main() -> None:
     parser = cli.parser("Predict photographs, folders, videos or test images.", DETAILS)
     add_model(parser)
-    parser.add_argument(
-        "paths",
-        nargs="+",
-        metavar="PATH",
-        help="images, videos, folders; - for the run's test images",
-    )
+    text = "images, videos, folders; - for the run's test images"
+    parser.add_argument("paths", nargs="+", metavar="PATH", help=text)
     parser.add_argument("--out", type=cli.folder, required=True, help="output folder")
-    parser.add_argument(
-        "--statistics",
-        choices=("batch", "images"),
-        help="BatchNorm statistics: of each batch (default with SiloBN and FedBN), or "
-        "re-estimated from all predicted images",
-    )
+    text = "BatchNorm statistics: of each batch (default with SiloBN and FedBN), or "
+    text += "re-estimated from all predicted images"
+    parser.add_argument("--statistics", choices=("batch", "images"), help=text)
     text = "default: as in the run's tests"
     parser.add_argument("--batch-size", type=cli.positive, metavar="N", help=text)
     amp = argparse.BooleanOptionalAction

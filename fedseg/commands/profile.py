@@ -16,21 +16,14 @@ examples:
 
 
 def main() -> None:
-    parser = cli.parser(
-        "Measure parameters, FLOPs, latency, memory and traffic of a network on this machine.",
-        DETAILS,
-    )
+    text = "Measure parameters, FLOPs, latency, memory and traffic of a network on this machine."
+    parser = cli.parser(text, DETAILS)
     parser.add_argument("target", type=cli.run_path, metavar="RUN|SETTING")
     cli.add_methods(parser, "methods to merge over a setting")
-    parser.add_argument(
-        "--size",
-        type=cli.image_size,
-        metavar="HEIGHTxWIDTH",
-        help="size of the network's input (default: that of a preprocessed test image)",
-    )
-    parser.add_argument(
-        "--batch-size", type=cli.positive, default=1, metavar="N", help="default: 1"
-    )
+    text = "size of the network's input (default: that of a preprocessed test image)"
+    parser.add_argument("--size", type=cli.image_size, metavar="HEIGHTxWIDTH", help=text)
+    size = {"type": cli.positive, "default": 1}
+    parser.add_argument("--batch-size", **size, metavar="N", help="default: 1")
     parser.add_argument("--device", help="for example cpu or cuda:1")
     parser.add_argument("--amp", action="store_true", help="bfloat16 arithmetic")
     parser.add_argument("--json", action="store_true", help="print JSON")

@@ -18,15 +18,10 @@ def main() -> None:
     parser = cli.parser("Pack a finished run into an archive.", DETAILS)
     parser.add_argument("run", type=cli.run_path, metavar="RUN", help="work dir of a run")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE.zip")
-    parser.add_argument(
-        "--license", default="other", metavar="ID", help="license id (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--upload",
-        metavar="USER/NAME",
-        help="also upload to this repository of the Hugging Face hub (needs huggingface_hub and "
-        "its token)",
-    )
+    text = "license id (default: %(default)s)"
+    parser.add_argument("--license", default="other", metavar="ID", help=text)
+    text = "also upload to this repository of the Hugging Face hub (needs huggingface_hub and "
+    parser.add_argument("--upload", metavar="USER/NAME", help=f"{text}its token)")
     arguments = vars(parser.parse_args())
     cli.check_there([arguments["run"]], "name a run's work dir")
     from fedseg.api import share

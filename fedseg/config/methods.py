@@ -79,7 +79,7 @@ class Method:
 
     path: Path
     slots: tuple[str, ...]
-    refuses: Sequence[tuple[str, str, Any]]  # (key, why, values)
+    refusals: Sequence[tuple[str, str, Any]]  # (key, why, values)
     append: Mapping[str, list[Any]]
     layer: Layer
 
@@ -242,7 +242,7 @@ class Composition:
         else:
             merged = self._add_methods(self.plain)
         for method in self.chosen:
-            for key, why, refused in method.refuses:
+            for key, why, refused in method.refusals:
                 for value in [v for v in _values(merged.values, key) if v in _as_list(refused)]:
                     layers = ((m.name, m.layer.values) for m in self.chosen)
                     setting_it = [name for name, of in layers if value in _values(of, key)]
@@ -300,9 +300,9 @@ def read_method(path: Path) -> Method:
         if slot not in SLOTS:
             raise ConfigError(f"{path}: slot: unknown {slot!r}; known: {', '.join(SLOTS)}")
     layer = Layer(str(path), values, merged.layers[:-1])
-    reasons = {k: v if isinstance(v, Mapping) else {"": v} for k, v in (refuses or {}).items()}
-    refuses = [(key, why, found) for key, of in reasons.items() for why, found in of.items()]
-    return Method(path, tuple(_as_list(slots)), refuses, append or {}, layer)
+    told = [(key, v if isinstance(v, Mapping) else {"": v}) for key, v in (refuses or {}).items()]
+    refusals = [(key, why, values) for key, reasons in told for why, values in reasons.items()]
+    return Method(path, tuple(_as_list(slots)), refusals, append or {}, layer)
 
 
 def compose(path: Path, methods: Sequence[str] = ()) -> Config:

@@ -33,3 +33,12 @@ def far_from_published(values: Mapping[str, Any]) -> Iterator[str]:
         known = ranges.get(key) if key.startswith(TUNED) and is_number(value) else None
         if known and value > 0 and not min(known) / 100 <= value <= max(known) * 100:
             yield f"{key}: {value:g} is far outside the published {min(known):g} to {max(known):g}"
+
+
+def source_of_values(setting: str, methods: Sequence[str]) -> str:
+    """Where the values of a setting with methods come from: published, grid or ours."""
+    wanted = [] if list(methods) == ["fedavg"] else list(methods)
+    fitting = [r for r in hyperparameters() if setting in r["settings"] and r["methods"] == wanted]
+    if any("grid" in record for record in fitting):
+        return "grid"
+    return "published" if fitting and not any("ours" in record for record in fitting) else "ours"

@@ -321,13 +321,10 @@ def _decode(path: str, data: bytes, flags: int) -> np.ndarray:
         image = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
     except cv2.error:
         image = None
-    if image is None and data[4:12] in HEIC:
-        raise DataError(f"{path}: is in HEIC, which cannot be read: convert it to JPEG or PNG")
     if image is None:
-        raise DataError(
-            f"{path}: cannot be decoded as an image: copy or extract the file again, or convert it "
-            "to PNG"
-        )
+        fix = "copy or extract the file again, or convert it to PNG"
+        fix = "convert it from HEIC to JPEG or PNG" if data[4:12] in HEIC else fix
+        raise DataError(f"{path}: cannot be decoded as an image: {fix}")
     if data.startswith(JPEG) and _ends_early(data, image):
         raise DataError(f"{path}: the file is truncated, pixels are missing: extract it again")
     return image

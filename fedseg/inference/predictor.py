@@ -119,7 +119,7 @@ class Predictor:
     def model(self, test: EvaluationSet | None = None, batches: Any = None) -> EvalTask:
         """The model as a task without samples; ``batches`` of ``test`` give it statistics."""
         runner, policy = self.runner, self.runner.batchnorm
-        domains = self._evaluator()
+        domains = DomainEvaluator(self.runner, [])
         w, buffers = runner.evaluated_model()
         if self.domain is not None:
             return EvalTask([], *domains.model_of(self.domain, w, buffers))
@@ -131,9 +131,6 @@ class Predictor:
             self.statistics is None and policy and policy.layers
         )
         return EvalTask([], w, buffers, bool(by_batch))
-
-    def _evaluator(self, sets: Sequence[EvaluationSet] = ()) -> DomainEvaluator:
-        return DomainEvaluator(self.runner, list(sets))
 
     def predict(
         self, images: Sequence[Pixels], batch_size: int | None = None
@@ -154,7 +151,7 @@ class Predictor:
         plan = [b for held in groups.values() for b in balanced_batches(np.array(held), most)]
         task = self.model(test, plan)
         task = EvalTask(plan, task.w, task.buffers, task.batch_statistics)
-        for indices, data, found in self._evaluator([test])._predict(test, task):
+        for indices, data, found in DomainEvaluator(self.runner, [test])._predict(test, task):
             shares = [None] * len(indices)
             if not self.maps:
                 with torch.no_grad(), self.runner.autocast():

@@ -90,10 +90,8 @@ def profile_config(
 
 def _parts(model: nn.Module) -> dict[str, nn.Module]:
     """The model's parts; of a wrapped network that network's."""
-    inside = dict(getattr(model, "network", model).named_children())
-    if not hasattr(model, "network"):
-        return inside
-    return {f"network.{name}": part for name, part in inside.items()}
+    prefix, inside = "network." * hasattr(model, "network"), getattr(model, "network", model)
+    return {f"{prefix}{name}": part for name, part in inside.named_children()}
 
 
 def _input_size(cfg: Config, model: nn.Module) -> tuple[int, int]:

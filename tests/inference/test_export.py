@@ -128,7 +128,5 @@ def test_statistics_of_clients_are_asked_for(small_run, tmp_path):
     ).all()
     with pytest.raises(ConfigError, match="format"):
         fedseg.export(small_run, "onxx", domain="T01_CN_A", **options)
-    with pytest.raises(
-        ConfigError, match="torch cannot export networks from your module small_network: use"
-    ):
+    with pytest.raises(ConfigError, match=r"torch cannot export .* module small_network: use"):
         fedseg.export(small_run, "torch", domain="T01_CN_A", **options)

@@ -29,8 +29,9 @@ def test_costs_are_those_of_closed_forms(monkeypatch, tmp_path, capsys):
 def test_bytes_of_a_round_are_those_that_are_sent(small_run, small_config):
     counted = fedseg.profile(small_run, trust=["small_network"], size=(36, 64))
     rehearsed = fedseg.profile(small_config)
-    with pytest.raises(ConfigError, match="profile: methods cannot be added to a run"):
-        fedseg.profile(small_run, ["swa"])
+    for call, given in (("profile", small_run), ("browse", fedseg.load_config(small_config))):
+        with pytest.raises(ConfigError, match=f"{call}: methods cannot be added to a run"):
+            getattr(fedseg, call)(given, ["swa"])
     run = fedseg.read_run(small_run)
     assert counted["bytes per round"]["up"] == run.history[0]["bytes_up"]
     assert rehearsed["bytes per round"] == counted["bytes per round"]

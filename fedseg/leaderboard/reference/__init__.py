@@ -5,13 +5,10 @@ with certainty, a record says so.
 """
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from typing import Any
-
-from fedseg.config.published import hyperparameters
 
 PAPERS = ("feddrive", "fedsam", "fedgloss", "wima", "fedalign", "ladd", "fedseg", "course")
 
@@ -74,15 +71,6 @@ def read_published() -> tuple[Published, ...]:
         for content in (read_json(f"{name}.json") for name in PAPERS)
         for record in content["records"]
     )
-
-
-def source_of_values(setting: str, methods: Sequence[str]) -> str:
-    """Where the values of a setting with methods come from: published, grid or ours."""
-    wanted = [] if list(methods) == ["fedavg"] else list(methods)
-    fitting = [r for r in hyperparameters() if setting in r["settings"] and r["methods"] == wanted]
-    if any("grid" in record for record in fitting):
-        return "grid"
-    return "published" if fitting and not any("ours" in record for record in fitting) else "ours"
 
 
 @cache
