@@ -108,6 +108,8 @@ class DataSet:
             if isinstance(value, str) and cli.read_type(hints[name]).get("type") is Path:
                 options[name] = Path(value)
         root = self.root_of(member, root, options.get("synthetic", False))
+        if len(str(root).splitlines()) > 1:
+            raise ConfigError(f"--root: {str(root)!r} has a line break: rename the folder")
         if root.exists() and not root.is_dir():
             raise ConfigError(f"--root: {root} is a file; name a folder")
         return resolve(self.prepare)(self.members[member], root, self.options(**options))

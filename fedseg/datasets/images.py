@@ -236,8 +236,8 @@ def walk_files(root: str | Path) -> Iterator[str]:
         inner = ((name, os.path.realpath(os.path.join(place, name))) for name in folders)
         folders[:] = [name for name, path in inner if not real.is_relative_to(path)]  # no circles
     for place, names in sorted(found):
-        below = Path(place).relative_to(root)
-        yield from ((below / name).as_posix() for name in sorted(names))
+        below = f"{Path(place).relative_to(root).as_posix()}/".removeprefix("./")
+        yield from (below + name for name in sorted(names))
 
 
 def check_exist(paths: Sequence[str], root: str | Path, fix: str) -> None:
