@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 PIPED_WIDTH = 160  # columns of tables that are piped to a file or program
 LONGEST = 1000  # characters of an error's line
 CLOSED = 128 + 13  # exit code where nobody reads the output any more, as a shell shows SIGPIPE
-NO_CHECKPOINT = "has no checkpoint: name the work dir of a run, or a config and a checkpoint"
+NO_CHECKPOINT = "has no checkpoint: name the work dir of a run that has one"
 MANY = {"action": "extend", "nargs": "+", "default": []}  # options that add up when repeated
 
 

@@ -58,8 +58,7 @@ def test_from_a_folder_to_predictions_in_three_commands(voc, tmp_path, run_tool,
     command = out.strip().splitlines()[-1]
     assert command.startswith("Next: ") and command.endswith("fedseg train pets/own_pets.py")
     fewer = ["train_cfg.max_rounds=1", "train_cfg.local_steps=1", "train_cfg.local_epochs=None"]
-    options = ["--work-dir", "run", "--cfg-options", *fewer]
-    code, _, error = run_tool(*command.split()[-2:], *options)
+    code, _, error = run_tool(*command.split()[-2:], "--work-dir", "run", "--cfg-options", *fewer)
     assert code == 0, error
     results = read_results(tmp_path / "run/results.json")
     assert results.train.clients == 3 and results.train.samples == 10

@@ -35,5 +35,4 @@ def test_bytes_of_a_round_are_those_that_are_sent(small_run, small_config):
     run = fedseg.read_run(small_run)
     assert counted["bytes per round"]["up"] == run.history[0]["bytes_up"]
     assert rehearsed["bytes per round"] == counted["bytes per round"]
-    convolutions = 8 * 27 + 16 * 8
-    assert counted["flops"] == 2 * convolutions * 36 * 64
+    assert counted["flops"] == 2 * (8 * 27 + 16 * 8) * 36 * 64  # of the convolutions
