@@ -15,10 +15,12 @@ from fedseg.files import read_bytes, read_json
 from .disk import SHOWN
 
 LINE = re.compile(  # a name, perhaps an id before or after it, perhaps a color (CVAT: and parts)
-    r"(?:(\d{1,3})[\s,:;]+(?=\D))?(.+?)(?:[\s,:;]+(\d{1,3}))??"
+    r"(?:(\d+)[\s,:;=|.)-]+(?=\D))?(.+?)(?:(?:[\s,:;=|]|-\s)+(\d+))??"
     r"(?:[\s,:]+(\d+)[\s,]+(\d+)[\s,]+(\d+)(?:[\s,]+255|:.*)?)?"
 )
-CELL = re.compile(r"^[\"'\d]+\s*[,;:\t]|[,;:\t]\s*\d+$|^\d+\s+\d|^[\"']")  # no part of a name
+CELL = re.compile(  # no part of a name
+    r"^[\"']|^-\d|^\d+\s+\d|^\d+\s*([,;:=|)\t]|\.\D)|[,;:=|\t]\s*\d+$"
+)
 # of columns and keys, in lower case without "_" and the like; the first that is there has the names
 NAMES = ("name", "names", "classname", "labelname", "class", "classes", "label", "labels")
 NAMES += ("category", "categories", "categoryname")
@@ -143,4 +145,4 @@ def _read_columns(path: Path, rows: Sequence[Any]) -> list[Entry]:
 
 
 def _is_id(value: Any) -> bool:
-    return re.fullmatch(r"\s*[0-9]{1,3}\s*", str(value)) is not None
+    return re.fullmatch(r"\s*[0-9]+\s*", str(value)) is not None
