@@ -135,19 +135,15 @@ class ImageFolderDataset(PhotoDataset):
             else:
                 others.append(path)
         samples.sort(key=lambda sample: sample[1])
+        endings = f"images end in {', '.join(sorted(SUFFIXES))}"
         if others := sorted(others):
-            warnings.warn(
-                f"{folder}: {len(others)} files are skipped, they are no images of a class "
-                f"({', '.join(others[:5])}{', ...' * (len(others) > 5)}): images end in "
-                f"{', '.join(sorted(SUFFIXES))}",
-                stacklevel=2,
-            )
+            listed = f"{', '.join(others[:5])}{', ...' * (len(others) > 5)}"
+            told = f"{len(others)} files are skipped, they are no images of a class ({listed})"
+            warnings.warn(f"{folder}: {told}: {endings}", stacklevel=2)
         empty = sorted(set(numbers) - {classes[label] for _, label in samples})
         if not samples or (empty and split == "train"):
-            raise DataError(
-                f"{folder}: has no images of {', '.join(empty[:5]) or 'any class'}: images end in "
-                f"{', '.join(sorted(SUFFIXES))}"
-            )
+            of = ", ".join(empty[:5]) or "any class"
+            raise DataError(f"{folder}: has no images of {of}: {endings}")
         if len(classes) != num_classes:
             raise DataError(
                 f"{folder}: has {len(classes)} classes, not {num_classes}: set dataset.num_classes"
