@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from unicodedata import normalize
 
 import cv2
 import numpy as np
@@ -66,7 +67,7 @@ def find_domain(pattern: str | None, image: str) -> str:
     """The first group of a pattern that is searched in an image's path; ``all`` without one."""
     if pattern is None:
         return "all"
-    found = re.search(pattern, image)
+    found = re.search(normalize("NFC", pattern), normalize("NFC", image))
     if not found or not found.re.groups or not found[1]:
         raise ConfigError(f"dataset.domain: {pattern!r} finds no group in {image!r}")
     return found[1]

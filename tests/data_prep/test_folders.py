@@ -124,6 +124,10 @@ def test_names_in_two_spellings_are_pairs_and_hidden_folders_are_counted(voc, pr
     prepare("segmentation", voc, *VOC, "--clients", "3", "--test", "JPEGImages/\u00fc*")
     assert "pets: 12 images with label maps" in out and "match no glob: 2 .txt, 2 hidden" in out
     assert len(read_split(voc / "splits/test").users["test"]) == 1
+    for path in voc.glob("*/a_2.*"):
+        path.rename(path.with_stem("\u00fc_2"))
+    options = ("--domain", "/([^/]+)_", "--test", "b", "--overwrite")
+    assert "domains: a (4), b (6), \u00fc (2)" in prepare("segmentation", voc, *VOC, *options)
 
 
 def damage(root: Path, what: str) -> None:
