@@ -80,15 +80,14 @@ def settings() -> Iterator[Row]:
     """Each setting: data, network and rounds; for how many methods its values are published."""
     from fedseg.config.layers import CONFIGS
     from fedseg.config.methods import compose
-    from fedseg.config.published import hyperparameters, source_of_values
+    from fedseg.config.published import RECORDS, source_of_values
 
-    records = hyperparameters()
     for path in sorted((CONFIGS / "settings").glob("*.py")):
         config = compose(path)
         data = config.train_dataloader.dataset.type.removesuffix("Dataset")
         network = config.model.get("network", config.model).type
         rounds = f"{config.train_cfg.max_rounds:,} rounds"
-        named = {tuple(r["methods"]) for r in records if path.stem in r["settings"]}
+        named = {tuple(r["methods"]) for r in RECORDS if path.stem in r["settings"]}
         count = sum(source_of_values(path.stem, m) == "published" for m in named)
         told = f"values published for {count} method{'s' * (count > 1)}" if count else ""
         yield path.stem, f"{data}, {network}, {rounds}", told

@@ -77,15 +77,12 @@ KEYS: Mapping[str, Any] = {
 class Method:
     """A method's file as read; its layer has what is merged."""
 
+    name: str
     path: Path
     slots: tuple[str, ...]
     refusals: Sequence[tuple[str, str, Any]]  # (key, why, values)
     append: Mapping[str, list[Any]]
     layer: Layer
-
-    @property
-    def name(self) -> str:
-        return self.path.stem
 
     @property
     def rank(self) -> tuple[int, str]:
@@ -278,7 +275,7 @@ class Composition:
     def _method_layers(self) -> Iterator[Layer]:
         """Layers over the setting, in order: methods, and files that several of them share."""
         chosen = set()
-        together = sorted((n for n in self.files if "+" in n), key=lambda name: name.count("+"))
+        together = [n for _, n in sorted((n.count("+"), n) for n in self.files if "+" in n)]
         for number, method in enumerate(self.chosen):
             yield method.layer
             chosen.add(method.name)
@@ -302,7 +299,7 @@ def read_method(path: Path) -> Method:
     layer = Layer(str(path), values, merged.layers[:-1])
     told = [(key, v if isinstance(v, Mapping) else {"": v}) for key, v in (refuses or {}).items()]
     refusals = [(key, why, values) for key, reasons in told for why, values in reasons.items()]
-    return Method(path, tuple(_as_list(slots)), refusals, append or {}, layer)
+    return Method(path.stem, path, tuple(_as_list(slots)), refusals, append or {}, layer)
 
 
 def compose(path: Path, methods: Sequence[str] = ()) -> Config:

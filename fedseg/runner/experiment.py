@@ -10,7 +10,6 @@ from typing import Any
 from mmengine.config import Config, DictAction
 
 from fedseg.config.components import VAL, check_roots, match_case
-from fedseg.config.keys import select
 from fedseg.config.layers import get, naming, read_file, set_values
 from fedseg.config.methods import KEYS, compose, make_importable, setting_file
 from fedseg.config.published import far_from_published
@@ -176,7 +175,7 @@ def check(config: Config, *loaders: str) -> Config:
     with naming(config):
         match_case(dict(config.items()))
         complete = complete_config(config)
-        for message in far_from_published(select(complete.to_dict())):
+        for message in far_from_published(complete):
             warnings.warn(message)  # noqa: B028
         check_roots(dict(complete.items()), *loaders)
         check_config(complete)

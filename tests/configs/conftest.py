@@ -11,7 +11,7 @@ from mmengine.config import Config
 
 from fedseg.config import methods
 from fedseg.config.methods import Composition, compose, setting_file
-from fedseg.config.published import hyperparameters
+from fedseg.config.published import RECORDS
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def load(configs_read_once) -> Callable[..., Config]:
 @pytest.fixture(scope="session")
 def published() -> list[dict[str, Any]]:
     """What the papers print, for settings with methods."""
-    return hyperparameters()
+    return RECORDS
 
 
 @pytest.fixture(scope="module")

@@ -117,7 +117,7 @@ def test_known_data_have_the_published_counts():
 
 
 def test_values_far_from_every_published_one_are_told():
-    near = {"optim_wrapper.rho": 0.1, "algorithm.mu": 0, "train_cfg.max_rounds": 10**8}
-    assert not list(far_from_published(near))
-    (message,) = far_from_published({**near, "optim_wrapper.rho": 1000.0})
+    near = {"algorithm": {"mu": 0}, "train_cfg": {"max_rounds": 10**8}}
+    assert not list(far_from_published({**near, "optim_wrapper": {"rho": 0.1}}))
+    (message,) = far_from_published({**near, "optim_wrapper": {"rho": 1000.0}})
     assert message == "optim_wrapper.rho: 1000 is far outside the published 0.005 to 0.7"
