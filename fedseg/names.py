@@ -89,7 +89,8 @@ def made_by(tool: str, root: str | Path) -> str:
     root, usual = str(Path(root)), f"data/{tool.rpartition(' ')[2]}"
     whole = root == usual or not tool.startswith("fedseg prepare ")
     option = "" if tool == PREPARED_BY["ListedDataset"] else "--root "
-    return MADE_BY.get(root, tool if whole else f"{tool} {option}{shlex.quote(root)}")
+    more = "" if option else " --images 'GLOB' --labels 'GLOB' --classes FILE"
+    return MADE_BY.get(root, tool if whole else f"{tool} {option}{shlex.quote(root)}{more}")
 
 
 def by_case(name: str, known: Iterable[str]) -> str | None:

@@ -55,7 +55,10 @@ def test_a_split_says_which_label_map_an_image_has(listed):
         ({"domains": ["south"]}, r"dataset\.domains: has \['south'\], .* are east, north"),
         ({"domain": "x(.)"}, r"finds no group"),
         ({"ids": [0, 2]}, r"label_ids: has 1: 2"),
-        ({"data_root": "no"}, r"no: does not exist: make it with fedseg prepare segmentation no"),
+        (
+            {"data_root": "no"},
+            r"no: does not exist: make it with fedseg prepare segmentation no --images 'GLOB' --labels",
+        ),
     ],
 )
 def test_options_that_do_not_fit(listed, change, message):
