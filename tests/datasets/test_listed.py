@@ -57,7 +57,7 @@ def test_a_split_says_which_label_map_an_image_has(listed):
         ({"ids": [0, 2]}, r"label_ids: has 1: 2"),
         (
             {"data_root": "no"},
-            r"no: does not exist: make it with fedseg prepare segmentation no --images 'GLOB' --labels",
+            r"no: does not exist: make it with fedseg prepare segmentation no --images 'GLOB'",
         ),
     ],
 )
