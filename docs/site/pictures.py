@@ -27,7 +27,7 @@ METHODS = ("avg", "asam", "asam_swa", "avg_swa", "asam_wima", "gloss_sgd")
 # picture -> the runs that it shows, and the picture in the first one's folder or in compare's
 OF_RUNS = {
     "cifar10_a005_curves.png": (
-        [f"cifar10_a005_fed{name}_r1000" for name in METHODS[:5]],
+        [f"cifar10_a005_{name}" for name in ("fedavg_wima", "fedasam", "fedasam_swa")],
         "compare/curves.png",
     ),
     "cifar10_a005_algorithms_curves.png": (
