@@ -54,7 +54,9 @@ def parse(tool: str, arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> a
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_commands_of_fedseg_take_the_options(page, monkeypatch, capsys):
+def test_commands_of_fedseg_take_the_options(page, monkeypatch, capsys, tmp_path):
+    """In an empty folder, as after an installation from the wheel."""
+    monkeypatch.chdir(tmp_path)
     for block in blocks(page):
         for match in filter(None, map(COMMAND.search, unrolled(block))):
             try:
