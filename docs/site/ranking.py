@@ -1,4 +1,4 @@
-"""Prints a ranking of finished runs as a table: ``python docs/site/ranking.py DIR``.
+"""Prints a ranking of finished runs: ``python docs/site/ranking.py DIR --reference FOLDER``.
 
 DIR is the work dir of sweeps over one setting. A row is an experiment, its values means over the
 seeds of the mean over the last evaluations; differences are taken seed by seed to the run of
