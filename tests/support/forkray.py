@@ -14,6 +14,7 @@ from multiprocessing import connection
 from types import ModuleType, SimpleNamespace
 
 import cloudpickle
+import cv2
 
 
 class RayError(Exception):
@@ -51,6 +52,7 @@ class Actor:
     def __init__(self, cls):
         fork = multiprocessing.get_context("fork")
         self.pipe, other = fork.Pipe()
+        cv2.setNumThreads(0)  # ends its threads: a child would wait forever for those it has not
         self.process = fork.Process(target=serve, args=(cls, other), daemon=False)
         self.process.start()
         other.close()
