@@ -15,11 +15,11 @@ from fedseg.files import read_bytes, read_json
 from .disk import SHOWN
 
 LINE = re.compile(  # a name, perhaps an id before or after it, perhaps a color (CVAT: and parts)
-    r"(?:(\d+)[\s,:;=|.)-]+(?=\D))?(.+?)(?:(?:[\s,:;=|]|-\s)+(\d+))??"
-    r"(?:[\s,:]+(\d+)[\s,]+(\d+)[\s,]+(\d+)(?:[\s,]+255|:.*)?)?"
+    r"(?:(\d{1,9})[\s,:;=|.)>-]+(?=\D))?(.+?)(?:(?:[\s,:;=|]|->?\s)+(\d{1,9}))??"
+    r"(?:[\s,:;]+(\d{1,9})[\s,;]+(\d{1,9})[\s,;]+(\d{1,9})(?:[\s,;]+255|:.*)?)?"
 )
 CELL = re.compile(  # no part of a name
-    r"^[\"']|^-\d|^\d+\s+\d|^\d+\s*([,;:=|)\t]|\.\D)|[,;:=|\t]\s*\d+$"
+    r"^[\"'{-]|^[(\[][\"'\d]|^\d+\s+\d|^\d+\s*([,;:=|)\t]|\.\D)|[,;:=|\t]\s*\d+[])]?$"
 )
 # of columns and keys, in lower case without "_" and the like; the first that is there has the names
 NAMES = ("name", "names", "classname", "labelname", "class", "classes", "label", "labels")
@@ -27,6 +27,7 @@ NAMES += ("category", "categories", "categoryname")
 ID = re.compile("(class|label|category|train|raw|pixel)?(id|idx|index|value)")
 CHANNELS = (("r", "g", "b"), ("red", "green", "blue"))
 COLORS = ("color", "colour", "rgb", "colorrgb")
+LONGEST = 500  # characters of a line
 COLUMNS = "a list of names, or of objects with a name, or CSV with every line as its header"
 Entry = tuple[Any, Any, Any]  # id or None, name, color or None
 
@@ -39,7 +40,7 @@ def read_classes(path: Path) -> tuple[list[str], list[list[int]]]:
     comments, labelme's ``__ignore__`` is no class. JSON: a list of names or of objects with
     ``name``, ``id`` and ``color``.
     """
-    if path.suffix == ".json":
+    if path.suffix.lower() == ".json":
         found = read_json(path)
         found = found.get("labels") if isinstance(found, dict) else found
         found = found if isinstance(found, list) and found else [None]
@@ -67,7 +68,8 @@ def read_classes(path: Path) -> tuple[list[str], list[list[int]]]:
     if odd := [name for name in names if not name.isprintable()]:
         raise DataError(f"{path}: {odd[0]!r} has control characters: save it as UTF-8 text")
     if len(colors) not in (0, len(names)) or not all(
-        isinstance(c, list) and len(c) == 3 and all(v in range(256) for v in c) for c in colors
+        isinstance(c, list) and len(c) == 3 and all(type(v) is int and v in range(256) for v in c)
+        for c in colors
     ):
         raise DataError(f"{path}: colors must be three numbers 0 to 255, of each class or of none")
     return names, colors
@@ -94,6 +96,9 @@ def _read_lines(path: Path) -> list[Entry]:
         except csv.Error as error:
             raise DataError(f"{path}: cannot be read as CSV ({error})") from error
     lines = [line.replace('"', "") if is_csv else line for line in lines if line != "__ignore__"]
+    if long := [line for line in lines if len(line) > LONGEST]:
+        told = f"has a line of {len(long[0])} characters, {long[0][:20]!r}..."
+        raise DataError(f"{path}: {told}: write a name a line")
     found = [LINE.fullmatch(line) for line in lines]
 
     def name_of(match: re.Match[str], at: int | None) -> str:
@@ -110,8 +115,8 @@ def _read_lines(path: Path) -> list[Entry]:
         name = name_of(match, at)
         if CELL.search(name):
             raise DataError(
-                f"{path}: {match.string!r} is not understood: write a name a line (or id,name with "
-                "an id of its own for each, and r,g,b), or this header, and no quotes"
+                f"{path}: {match.string!r} is not understood: write a name a line, or id,name or "
+                "id,name,r,g,b with an id of its own for each, without quotes and brackets"
             )
         color = [int(value) for value in match.groups()[3:]] if match[4] else None
         entries.append((int(match[at]) if at else None, name, color))
@@ -129,20 +134,22 @@ def _read_columns(path: Path, rows: Sequence[Any]) -> list[Entry]:
         row = {_key(key): row[key] for key in row} if isinstance(row, dict) else {}
         named = sorted((key for key in NAMES if key in row), key=lambda key: _is_id(row[key]))
         ids = [key for key in row if ID.fullmatch(key) or (key in named[1:] and _is_id(row[key]))]
-        if not named or not isinstance(row[named[0]], str) or "none" in row:
+        name = row[named[0]] if named else None
+        if not isinstance(name, str) or not name.strip() or "none" in row:
             raise DataError(f"{path}: must be {COLUMNS}")
         if len(ids) > 1 or not all(_is_id(row[key]) for key in ids):
             told = ", ".join(f"{key} {row[key]!r}" for key in ids)
-            raise DataError(f"{path}: {told}: give one number as the id of {row[named[0]]!r}")
+            raise DataError(f"{path}: {told}: give one number as the id of {name!r}")
         color = next(([row[c] for c in three] for three in CHANNELS if {*three} <= {*row}), None)
         color = color or next((row[key] for key in COLORS if row.get(key)), None)
         if isinstance(color, str):
-            color = re.findall(r"[^\s,;()\[\]]+", color)
+            code = re.fullmatch(r"\s*#([0-9a-fA-F]{6})\s*", color)
+            color = [*bytes.fromhex(code[1])] if code else re.findall(r"[^\s,;()\[\]]+", color)
         if isinstance(color, list):
             color = [int(value) if _is_id(value) else value for value in color]
-        entries.append((int(row[ids[0]]) if ids else None, row[named[0]].strip(), color))
+        entries.append((int(row[ids[0]]) if ids else None, name.strip(), color))
     return entries
 
 
 def _is_id(value: Any) -> bool:
-    return re.fullmatch(r"\s*[0-9]+\s*", str(value)) is not None
+    return re.fullmatch(r"\s*[0-9]{1,9}\s*", str(value)) is not None

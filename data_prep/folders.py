@@ -363,8 +363,8 @@ def _choose_tests(
                     f"{listed}: names {wrong[0]!r}, of which there are {times[wrong[0]]} images "
                     "with label maps: write one path, name or name without ending a line"
                 )
-        elif word in domains:
-            name, chosen = "unseen", {i for i, of in enumerate(domains) if of == word}
+        elif (domain := normalize("NFC", word)) in domains:
+            name, chosen = "unseen", {i for i, of in enumerate(domains) if of == domain}
         else:
             chosen = {i for i, (image, _) in enumerate(pairs) if _matches(word, image)}
         if not chosen:

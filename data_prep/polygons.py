@@ -75,6 +75,8 @@ def draw_polygons(path: Path, ids: Mapping[str, int], size: tuple[int, int]) -> 
             kind = shape.get("shape_type") or "polygon"
             if kind == "rotation" or (kind == "rectangle" and len(points) == 4):
                 kind = "polygon"  # of X-AnyLabeling
+            if kind in ("rectangle", "circle") and len(points) != 2:
+                raise ValueError("must have two points: corners, or center and rim")
             box, over = points, math.inf if sized else 1  # how far it may reach over the edge
             if kind == "mask":  # where labelme's brush has painted
                 painted, (x, y), over = _read_mask(shape.get("mask")), map(int, points[0]), 0
@@ -98,8 +100,6 @@ def draw_polygons(path: Path, ids: Mapping[str, int], size: tuple[int, int]) -> 
                     raise ValueError("has too few points for a polygon")
                 draw.polygon(points, fill=value, **edge)
             elif kind == "rectangle":
-                if len(points) != 2:
-                    raise ValueError("must have two points, its corners")
                 draw.rectangle([*zip(*ends, strict=True)], value, value)
             elif kind == "circle":
                 draw.ellipse([*box[0], *box[1]], value, value)

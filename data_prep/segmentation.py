@@ -9,7 +9,6 @@ from pathlib import Path
 import fedseg.datasets
 from fedseg.datasets import SegmentationDataset
 from fedseg.datasets.arrays import is_synthetic
-from fedseg.datasets.scenes import find_label
 from fedseg.errors import ConfigError, DataError
 from fedseg.files import atomic_writer
 from fedseg.names import DISTRIBUTIONS
@@ -138,12 +137,14 @@ def verify(data_set: PairedSet, root: Path, within: Path | None = None) -> Image
             )
     findings = Findings(f"{root}: not {data_set.contents}", f"To repair it: {data_set.source}")
     images: Images = {}
+    used: set[str] = set()
     suffixes, (_, usual) = data_set.suffixes, data_set.suffixes
     if data_set.other_labels and not any(roots[1].rglob(f"[!.]*{usual}")):
         suffixes = (suffixes[0], data_set.other_labels)
     for folders, expected in data_set.folders.items():
         by_domain: Images = {domain: [] for domain in expected}
         for image, label in sorted(find_pairs(roots, folders, suffixes, findings)):
+            used |= {image, label}
             pair = (image, label.removesuffix(suffixes[1]) + usual)
             by_domain.setdefault(kind.domain_of(image), []).append(pair)
         for domain, samples in by_domain.items():
@@ -158,10 +159,7 @@ def verify(data_set: PairedSet, root: Path, within: Path | None = None) -> Image
     size = data_set.published_size if within is None else None  # told once, of a copy
     check_files(samples, roots, within or root, findings, size)
     for base in dict.fromkeys(roots):
-        used = (find_label(str(base / path)) for pair in samples for path in pair)
-        print_skipped(
-            base, {Path(path).relative_to(base).as_posix() for path in used}, "are left out"
-        )
+        print_skipped(base, used, "are left out")
     return images
 
 

@@ -7,7 +7,6 @@ decoder fills it with gray, see :func:`_ends_early`.
 
 import io
 import os
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -125,7 +124,12 @@ def _label_pixels(path: str, colored: bool) -> np.ndarray:
             f"{path}: a label map must not be {what} but {', '.join(LABELS)} or .npy: store it as "
             "PNG"
         )
-    _check_label(path, data, header)
+    try:
+        fault = _find_fault(data, header)
+    except Exception as error:  # damaged bytes can fail in any way
+        fault = f"is damaged ({error}): copy or extract it again"
+    if fault:
+        raise DataError(f"{path}: {fault}")
     if header.mode in ("P", "LA", "PA"):  # OpenCV would expand it to colors, or leave alpha out
         shown = "RGB" if header.mode == "P" else "RGBA"
         return _pixels(path, header, shown if colored else None)
@@ -160,8 +164,8 @@ def _ids_of_colors(path: str, label: np.ndarray, colors: Sequence[Sequence[int]]
     return found.astype(np.uint8)
 
 
-def _check_label(path: str, data: bytes, header: Image.Image) -> None:
-    """Raise DataError if tools disagree about the ids of a label map, or where they are."""
+def _find_fault(data: bytes, header: Image.Image) -> str:
+    """Why tools disagree about the ids of a label map, or where they are; empty if they agree."""
     raw = header.tile[0].args if header.tile else header.mode
     raw = raw if isinstance(raw, str) else str(raw[0])
     tags = header.tag_v2 if header.format == "TIFF" else {}
@@ -184,21 +188,19 @@ def _check_label(path: str, data: bytes, header: Image.Image) -> None:
     elif exif.get(ORIENTATION, 1) != 1:
         fault = "has an EXIF orientation, which tools apply or ignore: store the label map as its "
         fault += "image is displayed, without the tag"
-    if fault:
-        raise DataError(f"{path}: {fault}")
+    return fault
 
 
 def _wide(header: Image.Image | None, data: bytes) -> str | None:
     """The kind of values of other than 8 bits, which a decoder may cut without a word."""
-    if header is None:  # OpenCV does not scale a PAM
-        pam = data.startswith(b"P7") and not re.search(rb"MAXVAL\s+255\s", data[:500])
-        return "other than 8-bit" if pam else None
+    if header is None:
+        return None
     kind, mode = header.format, header.mode
     if mode == "F" or (mode == "I" and kind == "TIFF"):
         return {"F": "float32", "I": "int32"}[mode]
     deep = mode.startswith("I") or (kind == "SGI" and data[3] > 1)
     deep |= kind == "TIFF" and max(header.tag_v2.get(BITS, (1,))) > 8
-    if kind == "PPM" and header.tile[0][0].startswith("ppm"):
+    if kind == "PPM" and isinstance(header.tile[0][3], tuple):
         deep |= header.tile[0][3][1] > 255  # its largest value
     return "uint16" if deep else None
 
@@ -230,11 +232,17 @@ def is_hidden(path: str) -> bool:
 def walk_files(root: str | Path) -> Iterator[str]:
     """Paths below a root of the files there, hidden ones too, in torchvision's order."""
     found = []
+    passed = {os.fspath(root): [Path(os.path.realpath(root))]}  # the real folders above one
     for place, folders, names in os.walk(root, followlinks=True):
         found.append((place, names))
-        real = Path(os.path.realpath(place))
-        inner = ((name, os.path.realpath(os.path.join(place, name))) for name in folders)
-        folders[:] = [name for name, path in inner if not real.is_relative_to(path)]  # no circles
+        above = passed.pop(place)
+        for name in [*folders]:
+            path = os.path.join(place, name)
+            real = Path(os.path.realpath(path))
+            if any(one.is_relative_to(real) for one in above):  # a circle
+                folders.remove(name)
+            else:
+                passed[path] = [*above, real]
     for place, names in sorted(found):
         below = f"{Path(place).relative_to(root).as_posix()}/".removeprefix("./")
         yield from (below + name for name in sorted(names))
@@ -317,8 +325,9 @@ def _pixels(path: str, image: Image.Image, mode: str | None = None) -> np.ndarra
 
 
 def _decode(path: str, data: bytes, flags: int) -> np.ndarray:
-    try:
-        image = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
+    try:  # of a PAM it gives blue as red, and values that are not scaled
+        pam = data.startswith(b"P7")
+        image = None if pam else cv2.imdecode(np.frombuffer(data, np.uint8), flags)
     except cv2.error:
         image = None
     if image is None:

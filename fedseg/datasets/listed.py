@@ -177,6 +177,7 @@ class JoinedDataset(SegmentationDataset):
     ) -> None:
         self.data_root = data_root
         self.joined = {name: self._build(name, part) for name, part in parts.items()}
+        self.check_files()  # of the parts, which may take other label maps than their splits name
         first = next(iter(self.joined.values()))
         self.classes = tuple(classes or first.classes)
         palettes = [zip(p.classes, p.palette, strict=True) for p in self.joined.values()]
@@ -197,7 +198,6 @@ class JoinedDataset(SegmentationDataset):
             self.positions += part.positions
             self._places += [(part, at, table) for at in range(len(part))]
         self.split_checksum = digest([[n, p.split_checksum] for n, p in self.joined.items()])
-        self.check_files()
         self._set_up(pipeline, style, mirror, test_mode)
 
     def _build(self, name: str, part: Mapping[str, Any]) -> SegmentationDataset:

@@ -70,7 +70,7 @@ _CAMVID = {
 def find_label(path: str) -> str:
     """The path of a label map, or if only that is there, of Cityscapes' label map of train ids."""
     other = path.replace("_gtFine_labelIds.", "_gtFine_labelTrainIds.")
-    return other if os.path.exists(other) and not os.path.exists(path) else path
+    return other if other != path and not os.path.exists(path) and os.path.exists(other) else path
 
 
 def read_raw(path: str) -> np.ndarray:

@@ -229,7 +229,9 @@ def build_style(
         return None
     style = build(TRANSFORMS, config, "dataset.style", base=StyleTransfer)
     if style.source is not None:
-        lender = build(DATASETS, style.source, "dataset.style.source")
+        from fedseg.datasets.segmentation import SegmentationDataset  # which imports this module
+
+        lender = build(DATASETS, style.source, "dataset.style.source", base=SegmentationDataset)
         images, domains = [image for image, _ in lender.files], lender.domains
         style.exclude = None  # none of them is an image's own
     style.bind(images, domains, condition_of)

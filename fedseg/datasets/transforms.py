@@ -138,7 +138,8 @@ def build_transform(step: Mapping[str, Any], field: str) -> A.BasicTransform | A
         made = cls(**arguments)
     except (TypeError, ValueError, ConfigError) as error:
         raise ConfigError(f"{field}: {name}: {error}") from error
-    if more := {*getattr(made, "targets_as_params", ())} - {"image", "mask"}:
+    needed = [*getattr(made, "targets_as_params", ())] + ["bboxes"] * ("BBoxSafe" in name)
+    if more := {*needed} - {"image", "mask"}:
         raise ConfigError(f"{field}: {name}: needs {min(more)}, which no data set here gives")
     return made
 

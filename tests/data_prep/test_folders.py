@@ -126,8 +126,9 @@ def test_names_in_two_spellings_are_pairs_and_hidden_folders_are_counted(voc, pr
     assert len(read_split(voc / "splits/test").users["test"]) == 1
     for path in voc.glob("*/a_2.*"):
         path.rename(path.with_stem("\u00fc_2"))
-    options = ("--domain", "/([^/]+)_", "--test", "b", "--overwrite")
-    assert "domains: a (4), b (6), \u00fc (2)" in prepare("segmentation", voc, *VOC, *options)
+    options = ("--domain", "/([^/]+)_", "--test", "u\u0308", "--overwrite")
+    out = prepare("segmentation", voc, *VOC, *options)
+    assert "domains: a (4), b (6), \u00fc (2)" in out and "unseen: 2" in out
 
 
 def damage(root: Path, what: str) -> None:
@@ -234,6 +235,12 @@ def test_classes_of_every_tool(tmp_path):
         ("both.txt", "1: grade 3\n0: grade 4", (["grade 4", "grade 3"], [])),
         ("wheels.txt", "2 wheels,1\ncar,0", (["car", "2 wheels"], [])),
         ("grades.txt", "grade 3\ngrade 1\n", (["grade 3", "grade 1"], [])),
+        ("arrow.txt", "1 -> tree top\n0 -> sky", (colored[0], [])),
+        ("to.txt", "tree top -> 1\nsky -> 0", (colored[0], [])),
+        ("semicolons.csv", "0;sky;1;2;3\n1;tree top;30;120;40", colored),
+        ("hex.json", '[{"name": "sky", "color": "#010203"}, {"name": "tree top", "color": '
+         '"#1E7828"}]', colored),
+        ("B.JSON", '["sky", "tree top"]', (colored[0], [])),
         ("ids.json", '[{"id": 1, "name": "tree top"}, {"id": 0, "name": "sky"}]', (colored[0], [])),
     ):  # fmt: skip
         (tmp_path / name).write_text(text)
@@ -260,6 +267,13 @@ def test_classes_of_every_tool(tmp_path):
         ("cells.csv", "name,id\ndog,1,2\n", "CSV with every line as its header"),
         ("quote.csv", 'name,id\n"dog,1\n', "cannot be read as CSV"),
         ("f.json", '[{"name": "sky", "color": [[1], 2, 3]}]', "0 to 255"),
+        ("share.json", '[{"name": "sky", "color": [0.0, 1.0, 0.0]}]', "0 to 255"),
+        ("nobody.json", '["", "sky"]', "a list of names, or of objects"),
+        ("list.txt", "- sky\n- tree\n", "'- sky' is not understood"),
+        ("tuple.txt", "sky (1,2,3)\ntree (4,5,6)", r"'sky \(1,2,3\)' is not understood"),
+        ("list.py", '["sky", "tree"]', "is not understood"),
+        ("spaces.txt", f"sky{' ' * 20_000}x", "has a line of 20004 characters, 'sky  "),
+        ("digits.csv", f"name,id\nsky,{'9' * 5000}", "give one number as the id of 'sky'"),
     ):
         (tmp_path / name).write_text(text)
         with pytest.raises(DataError, match=message):
@@ -369,10 +383,13 @@ def mask_of(mode: str, x: int = 0) -> dict:
             ({"shapes": [{**mask_of("L"), "mask": m}]}, "its mask must be a PNG in base64")
             for m in (None, "no", "bm8=")
         ],
-        (
-            {"shapes": [dict(label="cat", shape_type="circle", points=[[30, 5], [36, 5]])]},
-            "is outside of the image",
-        ),
+        *[
+            ({"shapes": [dict(label="cat", shape_type="circle", points=points)]}, message)
+            for points, message in (
+                ([[30, 5], [36, 5]], "is outside of the image"),
+                (SQUARE, r"shapes\[0\]: must have two points"),
+            )
+        ],
         ({"shapes": [{"label": "cat", "points": [[2, 2], [30, 2], [9, 30]]}]}, "is outside of"),
         ({"shapes": [{"label": "cow", "points": SQUARE}]}, r"shapes\[0\]: unknown label 'cow'"),
         ({"shapes": [{"label": "cat", "points": SQUARE[:2]}]}, r"shapes\[0\]: has too few points"),

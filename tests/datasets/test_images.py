@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
-from fedseg.datasets.images import existing_files, read_image, read_label, read_size
+from fedseg.datasets.images import existing_files, read_image, read_label, read_size, walk_files
 from fedseg.errors import DataError
 
 RAMP = np.add.outer(np.arange(60), np.arange(80)).astype(np.uint8)
@@ -127,6 +127,7 @@ def test_sixteen_bits(tmp_path: Path, ending: str) -> None:
 
 WIDE_COLORS = np.stack([RAMP.astype(">u2") * 29] * 3, 2)  # 12 bits
 PAM = b"P7\nWIDTH 80\nHEIGHT 60\nDEPTH 3\nMAXVAL 15\nTUPLTYPE RGB\nENDHDR\n"
+PAM_8 = PAM.replace(b"VAL 15", b"VAL 255")
 SGI = struct.pack(">hbb4hii492x", 474, 0, 2, 3, 80, 60, 3, 0, 4095)
 
 
@@ -138,13 +139,14 @@ SGI = struct.pack(">hbb4hii492x", 474, 0, 2, 3, 80, 60, 3, 0, 4095)
         ("sgi", SGI + WIDE_COLORS.tobytes()),
         ("pam", PAM.replace(b"VAL 15", b"VAL 65535") + WIDE_COLORS.tobytes()),
         ("pam", PAM + RAMP.repeat(3).tobytes()),
+        ("pam", PAM_8 + RAMP.repeat(3).tobytes()),  # OpenCV gives blue as red
     ],
-    ids=["P6", "P3", "SGI", "P7", "P7 of 4 bits"],
+    ids=["P6", "P3", "SGI", "P7", "P7 of 4 bits", "P7 of 8 bits"],
 )
 def test_other_bits_of_colors(tmp_path: Path, ending: str, content: bytes) -> None:
     (tmp_path / f"a.{ending}").write_bytes(content)
-    kind = "other than 8-bit" if ending == "pam" else "uint16"
-    with pytest.raises(DataError, match=rf"a\.{ending}: has {kind} values.*8 bits"):
+    told = "cannot be decoded.* convert it to PNG" if ending == "pam" else "has uint16 .*8 bits"
+    with pytest.raises(DataError, match=rf"a\.{ending}: {told}"):
         read_image(str(tmp_path / f"a.{ending}"))
 
 
@@ -311,6 +313,8 @@ def test_image_is_turned_as_displayed(tmp_path: Path, ending: str, orientation: 
 
 
 def test_gray_levels_of_a_pgm_are_scaled_in_images_only(tmp_path: Path) -> None:
+    (tmp_path / "a.pbm").write_bytes(b"P1 2 1\n1 0\n")
+    assert read_image(str(tmp_path / "a.pbm"))[0, :, 0].tolist() == [0, 255]
     (tmp_path / "a.pgm").write_bytes(b"P5 2 1 15\n\x03\x0f")
     assert read_image(str(tmp_path / "a.pgm"))[0, :, 0].tolist() == [51, 255]
     assert read_label(str(tmp_path / "a.pgm")).tolist() == [[3, 15]]
@@ -333,6 +337,10 @@ def test_label_must_be_lossless(tmp_path: Path) -> None:
     Image.fromarray(RAMP).save(path, compression="tiff_lzw")
     path.write_bytes(path.read_bytes()[:-300])
     with pytest.raises(DataError, match=r"cut\.tif: a label map must not be damaged"):
+        read_label(str(path))
+    sound = tiff_of(8, 1, 1, RAMP.tobytes())
+    path.write_bytes(sound[:118] + b"\xa0\x0f" + sound[120:])  # where the next page is
+    with pytest.raises(DataError, match=r"cut\.tif: is damaged"):
         read_label(str(path))
     for kind in ("bmp", "png"):
         cv2.imwrite(str(tmp_path / f"a.{kind}"), RAMP)
@@ -372,6 +380,13 @@ def test_links_out_of_the_root_are_refused(tmp_path: Path) -> None:
         existing_files([str(root / "circle.jpg")], root)
     (root / "3.jpg").symlink_to(secret / "1.jpg")
     (root / "more").symlink_to(secret)
+    assert "more/1.jpg" in walk_files(root)
+    for here, there in (("a", "b"), ("b", "a")):  # each has the other
+        (secret / here).mkdir()
+        (secret / here / there).symlink_to(secret / there)
+        (secret / here / "1.jpg").touch()
+    listed = ["1.jpg", "a/1.jpg", "a/b/1.jpg", "b/1.jpg", "b/a/1.jpg"]
+    assert [*walk_files(secret)] == listed
     for name in ("3.jpg", "more/1.jpg"):
         with pytest.raises(DataError, match=r"(3\.jpg|more): leaves .*link"):
             existing_files([str(root / name)], root)

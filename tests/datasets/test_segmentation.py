@@ -13,7 +13,13 @@ import torch
 from PIL import Image
 from torch.utils.data import DataLoader, default_collate
 
-from fedseg.datasets import CamVidDataset, CityscapesDataset, IDDADataset, SegmentationDataset
+from fedseg.datasets import (
+    CamVidDataset,
+    CityscapesDataset,
+    IDDADataset,
+    JoinedDataset,
+    SegmentationDataset,
+)
 from fedseg.errors import ConfigError, DataError
 from fedseg.loaders.streaming import StreamingData
 from fedseg.partition.pixels import ClassHeterogeneous
@@ -124,6 +130,8 @@ def test_cityscapes_with_train_ids_only(cityscapes: Path) -> None:
     for _, path in whole.files:
         Path(path).unlink()
     dataset = CityscapesDataset(str(cityscapes), "train")
+    part = dict(type="CityscapesDataset", data_root="", split="train")
+    assert JoinedDataset({"a": part}, data_root=str(cityscapes)).files == dataset.files
     assert [sample["data_samples"].tolist() for sample in dataset] == expected
     assert dataset.class_pixels().sum() == sum((np.array(e) < 255).sum() for e in expected)
     write_every_id(dataset, 1, np.array([0, 19, 33]))

@@ -242,6 +242,9 @@ def test_another_data_set_lends_its_styles(images, tmp_path, make_picture, save_
     for seed in range(8):
         mean = lab_moments(style(image, "x", seed))[0]
         assert min(np.abs(mean - other).max() for other in means) < 3
+    source = {"type": "ImageFolderDataset", "data_root": str(tmp_path)}
+    with pytest.raises(ConfigError, match=r"style\.source\.type: .* is not a SegmentationDataset"):
+        build_style({"type": "LABStyle", "source": source}, images["day"], ["x"] * 4)
 
 
 def test_a_full_bank_is_computed_again(images, make_picture, monkeypatch) -> None:

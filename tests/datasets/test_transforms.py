@@ -155,6 +155,7 @@ WRONG = [
     ),
     (dict(type="Mosaic"), "needs mosaic_metadata"),
     (dict(type="OneOf", transforms=[dict(type="OverlayElements")]), "needs overlay_metadata"),
+    (dict(type="RandomSizedBBoxSafeCrop", height=5, width=5), "needs bboxes"),
     (dict(type="RandomAreaCrop", size=(5, 5), aspect=(2.0, 1.0)), "aspect"),
     (dict(type="ChannelMeanJitter", contrast=1.5), r"\.contrast"),
     (dict(type="OneOf", transforms=[dict(type="Blurr")]), r"\.transforms\[0\]: .*'Blur'"),
