@@ -47,8 +47,8 @@ def draw_polygons(path: Path, ids: Mapping[str, int], size: tuple[int, int]) -> 
     canvas = Image.new("L", size[::-1], rest)
     draw = ImageDraw.Draw(canvas)
     try:
-        names = ("imgHeight", "imgWidth") if key == "objects" else ("imageHeight", "imageWidth")
-        height, width = names
+        prefix = "img" if key == "objects" else "image"
+        height, width = f"{prefix}Height", f"{prefix}Width"
         sized = bool(content.get(height) and content.get(width))
         if (content.get(height) or size[0], content.get(width) or size[1]) != size:
             raise ValueError(

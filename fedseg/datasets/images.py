@@ -96,10 +96,8 @@ def read_label(
         )
     for extreme in (label.min(), label.max()):
         if not 0 <= extreme <= 255:
-            raise DataError(
-                f"{path}: has the label id {extreme}, but ids are 0 to 255: renumber the classes "
-                "and store 8 bits"
-            )
+            fault = f"has the label id {extreme}, but ids are 0 to 255"
+            raise DataError(f"{path}: {fault}: renumber the classes and store 8 bits")
     return label.astype(np.uint8, copy=False)
 
 
@@ -110,9 +108,8 @@ def _label_pixels(path: str, colored: bool) -> np.ndarray:
         try:
             return np.load(io.BytesIO(data), allow_pickle=False)
         except Exception as error:  # damaged bytes can fail in any way
-            raise DataError(
-                f"{path}: is not an array of numbers ({error}): save it again"
-            ) from error
+            fault = f"is not an array of numbers ({error})"
+            raise DataError(f"{path}: {fault}: save it again") from error
     header = _open(path, data)
     kind = header and header.format
     if kind == "TIFF" and header.info.get("compression") in ("jpeg", "webp"):
@@ -120,10 +117,8 @@ def _label_pixels(path: str, colored: bool) -> np.ndarray:
     if kind not in LABELS:
         what = kind or "damaged, of an unknown format or of other than 8, 16 or 32 bits"
         what += ", which changes ids unless it is lossless," * (kind in LOSSY)
-        raise DataError(
-            f"{path}: a label map must not be {what} but {', '.join(LABELS)} or .npy: store it as "
-            "PNG"
-        )
+        what += f" but {', '.join(LABELS)} or .npy"
+        raise DataError(f"{path}: a label map must not be {what}: store it as PNG")
     try:
         fault = _find_fault(data, header)
     except Exception as error:  # damaged bytes can fail in any way
@@ -174,21 +169,18 @@ def _find_fault(data: bytes, header: Image.Image) -> str:
     # asking a PNG without the chunk decodes it
     exif = header.getexif() if header.format != "PNG" or b"eXIf" in data else {}
     gray = "store a label map as 8-bit gray or palette PNG"
-    fault = ""
     if pages > 1:
-        fault = f"has {pages} pages or frames: store one label map in a file"
-    elif raw.startswith(("1", "L;")):  # few bits, or white is 0
+        return f"has {pages} pages or frames: store one label map in a file"
+    if raw.startswith(("1", "L;")):  # few bits, or white is 0
         fault = f"is black and white, gray of less than 8 bits or inverted ({raw}), of which tools "
-        fault += f"make ids or 0 to 255: {gray}"
-    elif header.mode != "P" and not {*bits} <= {8, 16, 32}:
-        fault = f"has {max(bits)} bits a value, which tools scale or not: {gray}"
-    elif color_space not in (1, 2, 3):  # gray, RGB, palette
+        return f"{fault}make ids or 0 to 255: {gray}"
+    if header.mode != "P" and not {*bits} <= {8, 16, 32}:
+        return f"has {max(bits)} bits a value, which tools scale or not: {gray}"
+    if color_space not in (1, 2, 3):  # gray, RGB, palette
         fault = f"has the photometric interpretation {color_space} ({header.mode}), whose values "
-        fault += f"tools convert: {gray}"
-    elif exif.get(ORIENTATION, 1) != 1:
-        fault = "has an EXIF orientation, which tools apply or ignore: store the label map as its "
-        fault += "image is displayed, without the tag"
-    return fault
+        return f"{fault}tools convert: {gray}"
+    fault = "has an EXIF orientation, which tools apply or ignore: store the label map as its "
+    return f"{fault}image is displayed, without the tag" * (exif.get(ORIENTATION, 1) != 1)
 
 
 def _wide(header: Image.Image | None, data: bytes) -> str | None:
@@ -273,10 +265,9 @@ def existing_files(paths: Iterable[str], root: str | Path) -> set[str]:
         linked = [folder] * bool(present) + [entry.path for entry in present if entry.is_symlink()]
         for path in linked:
             if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root)):
-                raise DataError(
-                    f"{path}: leaves {root} through a symbolic link: put the file itself there, or "
-                    f"make {root} itself the link"
-                )
+                fault = f"leaves {root} through a symbolic link"
+                fix = f"put the file itself there, or make {root} itself the link"
+                raise DataError(f"{path}: {fault}: {fix}")
         for entry in present:
             # of a link in a circle, the entry itself raises
             if not (os.path.isfile(entry.path) if entry.is_symlink() else entry.is_file()):
@@ -297,10 +288,8 @@ def _read(path: str) -> bytes:
         _, scan = _jpeg_parts(data)
         cut = scan is None or data.rfind(JPEG_END, scan) < 0
     if cut:
-        raise DataError(
-            f"{path}: the file is truncated ({len(data)} bytes, no end marker): "
-            "copy or extract it again"
-        )
+        fault = f"the file is truncated ({len(data)} bytes, no end marker)"
+        raise DataError(f"{path}: {fault}: copy or extract it again")
     return data
 
 
@@ -319,9 +308,8 @@ def _pixels(path: str, image: Image.Image, mode: str | None = None) -> np.ndarra
     try:
         return np.array(ImageOps.exif_transpose(image).convert(mode) if mode else image)
     except Exception as error:  # damaged bytes can fail in any way
-        raise DataError(
-            f"{path}: cannot be decoded as an image ({error}): copy or extract the file again"
-        ) from error
+        fault = f"cannot be decoded as an image ({error})"
+        raise DataError(f"{path}: {fault}: copy or extract the file again") from error
 
 
 def _decode(path: str, data: bytes, flags: int) -> np.ndarray:

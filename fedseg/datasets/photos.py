@@ -20,18 +20,8 @@ from fedseg.datasets.transforms import Pipeline
 from fedseg.errors import DataError, MissingDataError
 from fedseg.registry import DATASETS
 
-SUFFIXES = (
-    *IMG_EXTENSIONS,
-    ".avif",
-    ".gif",
-    ".jfif",
-    ".jp2",
-    ".pbm",
-    ".pcx",
-    ".ras",
-    ".sgi",
-    ".tga",
-)
+MORE = (".avif", ".gif", ".jfif", ".jp2", ".pbm", ".pcx", ".ras", ".sgi", ".tga")
+SUFFIXES = (*IMG_EXTENSIONS, *MORE)
 PIPELINES = {
     "train": (
         dict(type="RandomResizedCrop", size=(224, 224)),

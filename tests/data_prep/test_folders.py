@@ -25,18 +25,16 @@ COLORS = [[0, 0, 0], [128, 0, 0], [0, 128, 0]]
 def write_voc(root: Path, names: list[str], seed: int = 0) -> Path:
     """Images with palette label maps as labelme2voc writes them: 255 in the first row."""
     rng = np.random.default_rng(seed)
-    (root / "labels.txt").parent.mkdir(parents=True, exist_ok=True)
+    for folder in ("JPEGImages", "SegmentationClass"):
+        (root / folder).mkdir(parents=True, exist_ok=True)
     (root / "labels.txt").write_text("__ignore__\n_background_\ncat\ndog\n")
     for name in names:
         label = rng.integers(0, 3, (4, 5), np.uint8).repeat(8, 0).repeat(8, 1)
         label[0] = 255
-        image, path = root / f"JPEGImages/{name}.jpg", root / f"SegmentationClass/{name}.png"
-        for file in (image, path):
-            file.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(np.stack([label * 80] * 3, 2)).save(image)
+        Image.fromarray(np.stack([label * 80] * 3, 2)).save(root / f"JPEGImages/{name}.jpg")
         stored = Image.fromarray(label, "P")
         stored.putpalette([7, 0, 0] * 256)
-        stored.save(path)
+        stored.save(root / f"SegmentationClass/{name}.png")
     return root
 
 
@@ -142,10 +140,9 @@ def damage(root: Path, what: str) -> None:
         Image.fromarray(np.zeros((40, 32), np.uint8)).save(label)
     elif what == "jpeg":
         Image.fromarray(np.zeros((32, 40), np.uint8)).save(label, "JPEG")
-    elif what == "twice":
-        (root / "labels.txt").write_text("cat\ndog\ncat\n")
-    elif what == "binary":
-        (root / "labels.txt").write_bytes(b"\xff\xfe\x00c")
+    elif what in ("twice", "binary"):
+        classes = b"cat\ndog\ncat\n" if what == "twice" else b"\xff\xfe\x00c"
+        (root / "labels.txt").write_bytes(classes)
     elif what == "link":
         image.rename(root.parent / "outside.jpg")
         image.symlink_to(root.parent / "outside.jpg")
@@ -238,8 +235,7 @@ def test_classes_of_every_tool(tmp_path):
         ("arrow.txt", "1 -> tree top\n0 -> sky", (colored[0], [])),
         ("to.txt", "tree top -> 1\nsky -> 0", (colored[0], [])),
         ("semicolons.csv", "0;sky;1;2;3\n1;tree top;30;120;40", colored),
-        ("hex.json", '[{"name": "sky", "color": "#010203"}, {"name": "tree top", "color": '
-         '"#1E7828"}]', colored),
+        ("hex.json", '[{"name": "sky", "color": "#01fE03"}]', (["sky"], [[1, 254, 3]])),
         ("B.JSON", '["sky", "tree top"]', (colored[0], [])),
         ("ids.json", '[{"id": 1, "name": "tree top"}, {"id": 0, "name": "sky"}]', (colored[0], [])),
     ):  # fmt: skip
@@ -366,6 +362,9 @@ def test_polygons_of_cityscapes(tmp_path):
     assert (drawn == [[1, 1, 0, 0, 0, 255, 255, 255]] * 4).all()
 
 
+CIRCLE = dict(label="cat", shape_type="circle")
+
+
 def mask_of(mode: str, x: int = 0) -> dict:
     picture = io.BytesIO()
     Image.new(mode, (4, 4)).save(picture, "PNG")
@@ -383,13 +382,8 @@ def mask_of(mode: str, x: int = 0) -> dict:
             ({"shapes": [{**mask_of("L"), "mask": m}]}, "its mask must be a PNG in base64")
             for m in (None, "no", "bm8=")
         ],
-        *[
-            ({"shapes": [dict(label="cat", shape_type="circle", points=points)]}, message)
-            for points, message in (
-                ([[30, 5], [36, 5]], "is outside of the image"),
-                (SQUARE, r"shapes\[0\]: must have two points"),
-            )
-        ],
+        ({"shapes": [CIRCLE | dict(points=[[30, 5], [36, 5]])]}, "is outside of the image"),
+        ({"shapes": [CIRCLE | dict(points=SQUARE)]}, r"shapes\[0\]: must have two points"),
         ({"shapes": [{"label": "cat", "points": [[2, 2], [30, 2], [9, 30]]}]}, "is outside of"),
         ({"shapes": [{"label": "cow", "points": SQUARE}]}, r"shapes\[0\]: unknown label 'cow'"),
         ({"shapes": [{"label": "cat", "points": SQUARE[:2]}]}, r"shapes\[0\]: has too few points"),

@@ -13,28 +13,19 @@ import torch
 from PIL import Image
 from torch.utils.data import DataLoader, default_collate
 
-from fedseg.datasets import (
-    CamVidDataset,
-    CityscapesDataset,
-    IDDADataset,
-    JoinedDataset,
-    SegmentationDataset,
-)
+from fedseg.datasets import CamVidDataset, CityscapesDataset, IDDADataset, SegmentationDataset
 from fedseg.errors import ConfigError, DataError
 from fedseg.loaders.streaming import StreamingData
 from fedseg.partition.pixels import ClassHeterogeneous
 from fedseg.partition.split_files import Split, read_split, write_split
 from fedseg.registry import DATASETS, build
 
+NOISE = [dict(type="GaussNoise", p=1.0), dict(type="GaussianBlur", p=1.0)]
 AUGMENTED = [
     dict(type="RandomScaleCrop", scale=(0.5, 2.0), crop_size=(32, 48)),
     dict(type="HorizontalFlip", p=0.5),
     dict(type="ColorJitter", brightness=0.4, contrast=0.4, saturation=0.4, hue=0.0, p=0.5),
-    dict(
-        type="OneOf",
-        transforms=[dict(type="GaussNoise", p=1.0), dict(type="GaussianBlur", p=1.0)],
-        p=0.5,
-    ),
+    dict(type="OneOf", transforms=NOISE, p=0.5),
 ]
 
 
@@ -85,11 +76,14 @@ def test_a_cache_gives_the_same_samples_until_a_file_changes(idda, tmp_path, mon
 
 def test_metainfo(request) -> None:
     for cls, count in ((IDDADataset, 16), (CityscapesDataset, 19), (CamVidDataset, 11)):
-        root = request.getfixturevalue(cls.__name__.removesuffix("Dataset").lower())
-        meta = cls(str(root), "train").metainfo
+        meta = opened(request, cls).metainfo
         assert len(meta["classes"]) == len(meta["palette"]) == count
         assert len(set(meta["classes"])) == len({tuple(c) for c in meta["palette"]}) == count
         assert meta["ignore_index"] == 255
+
+
+def opened(request, cls: type) -> SegmentationDataset:
+    return cls(str(request.getfixturevalue(cls.__name__.removesuffix("Dataset").lower())), "train")
 
 
 def write_every_id(dataset, index: int, ids: np.ndarray) -> None:
@@ -113,8 +107,7 @@ OF_CITIES = [EVALUATED.index(i) if i in EVALUATED else 255 for i in range(34)]
     ],
 )
 def test_ids_of_files(request, cls, ids, classes) -> None:
-    root = request.getfixturevalue(cls.__name__.removesuffix("Dataset").lower())
-    dataset = cls(str(root), "train")
+    dataset = opened(request, cls)
     write_every_id(dataset, 0, np.array(ids))
     assert dataset[0]["data_samples"][0].tolist() == classes
     assert cls is not CamVidDataset or dataset.domains == ["0006R0", "Seq05VD"]
@@ -130,8 +123,9 @@ def test_cityscapes_with_train_ids_only(cityscapes: Path) -> None:
     for _, path in whole.files:
         Path(path).unlink()
     dataset = CityscapesDataset(str(cityscapes), "train")
-    part = dict(type="CityscapesDataset", data_root="", split="train")
-    assert JoinedDataset({"a": part}, data_root=str(cityscapes)).files == dataset.files
+    part = dict(type="CityscapesDataset", data_root=str(cityscapes), split="train")
+    joined = build(DATASETS, dict(type="JoinedDataset", parts={"a": part}), "dataset")
+    assert joined.files == dataset.files
     assert [sample["data_samples"].tolist() for sample in dataset] == expected
     assert dataset.class_pixels().sum() == sum((np.array(e) < 255).sum() for e in expected)
     write_every_id(dataset, 1, np.array([0, 19, 33]))
@@ -141,8 +135,7 @@ def test_cityscapes_with_train_ids_only(cityscapes: Path) -> None:
 
 @pytest.mark.parametrize(("cls", "bad"), [(CityscapesDataset, 34), (CamVidDataset, 12)])
 def test_unknown_id_names_file_and_id(cls: type, bad: int, request) -> None:
-    root = request.getfixturevalue(cls.__name__.removesuffix("Dataset").lower())
-    dataset = cls(str(root), "train")
+    dataset = opened(request, cls)
     write_every_id(dataset, 1, np.array([0, 1, bad, 77]))
     with pytest.raises(DataError, match=rf"{dataset.files[1][1]}: .*\[{bad}, 77\]"):
         dataset[1]
@@ -154,9 +147,8 @@ def test_label_ids_that_are_no_classes(idda: Path, ids: dict) -> None:
         label_ids = ids
 
     ((raw, own),) = ids.items()
-    with pytest.raises(
-        ConfigError, match=rf"Own\.label_ids: has {raw!r}: {own!r}, but ids are 0 to"
-    ):
+    told = rf"Own\.label_ids: has {raw!r}: {own!r}, but ids are 0 to"
+    with pytest.raises(ConfigError, match=told):
         Own(str(idda), "train")
 
 
@@ -194,12 +186,11 @@ def test_users_filter(idda: Path) -> None:
     assert one.users == ["T02_CS_B"] * 4
     two = IDDADataset(str(idda), str(idda / "train"), users=["T02_CS_B", "T01_CN_A"])
     assert two.users == ["T02_CS_B"] * 4 + ["T01_CN_A"] * 4
-    with pytest.raises(ConfigError, match=r"dataset\.users: .*'T09'.*T01_HRN_A"):
-        IDDADataset(str(idda), "train", users="T09")
-    with pytest.raises(ConfigError, match=r"dataset\.users: .* 2 times 'T02_CS_B'"):
-        IDDADataset(str(idda), "train", users=("T02_CS_B", "T01_CN_A", "T02_CS_B"))
-    with pytest.raises(ConfigError, match=r"dataset\.users: .*empty"):
-        IDDADataset(str(idda), "train", users=[])
+    twice = ("T02_CS_B", "T01_CN_A", "T02_CS_B")
+    cases = ("T09", "'T09'.*T01_HRN_A"), (twice, " 2 times 'T02_CS_B'"), ([], "empty")
+    for users, told in cases:
+        with pytest.raises(ConfigError, match=rf"dataset\.users: .*{told}"):
+            IDDADataset(str(idda), "train", users=users)
 
 
 def test_missing_root_and_split(idda: Path) -> None:
@@ -261,9 +252,8 @@ def equal(a: dict, b: dict) -> bool:
 
 @pytest.mark.parametrize("style", [None, "LABStyle", "CFSIStyle"])
 def test_seed_fixes_the_sample_in_any_process(idda: Path, style: str | None) -> None:
-    dataset = IDDADataset(
-        str(idda), "train", pipeline=AUGMENTED, style=style and dict(type=style, p=0.5)
-    )
+    transfer = style and dict(type=style, p=0.5)
+    dataset = IDDADataset(str(idda), "train", pipeline=AUGMENTED, style=transfer)
     keys = [(i, e * (2**63 - 1 - i) + i) for e in range(2) for i in range(12)]
     here = [dataset[key] for key in keys]
     again = [pickle.loads(pickle.dumps(dataset))[key] for key in keys]
@@ -292,9 +282,8 @@ def test_mirrored_images_are_further_samples_of_their_users(cityscapes: Path) ->
         own, mirrored = twice[index], twice[index + size]
         for key, tensor in plain[index].items():
             assert torch.equal(own[key], tensor)
-            assert torch.equal(mirrored[key], tensor.flip(-1)) and not torch.equal(
-                mirrored[key], tensor
-            )
+            assert torch.equal(mirrored[key], tensor.flip(-1))
+            assert not torch.equal(mirrored[key], tensor)
     with pytest.raises(ConfigError, match=r"dataset\.mirror"):
         options = {"data_root": str(cityscapes), "split": "train", "mirror": "yes"}
         build(DATASETS, {"type": "CityscapesDataset", **options}, "dataset")
@@ -303,11 +292,8 @@ def test_mirrored_images_are_further_samples_of_their_users(cityscapes: Path) ->
 def test_the_released_style_alternates_within_a_client(idda: Path) -> None:
     style = dict(type="LABStyle", p=0.0, fixed_half=True)
     plain, dataset = IDDADataset(str(idda), "train"), IDDADataset(str(idda), "train", style=style)
-    changed = [
-        not torch.equal(plain[i]["inputs"], dataset[i, seed]["inputs"])
-        for i in range(len(plain))
-        for seed in (0, 1)
-    ]
+    keys = [(i, seed) for i in range(len(plain)) for seed in (0, 1)]
+    changed = [not torch.equal(plain[i]["inputs"], dataset[i, s]["inputs"]) for i, s in keys]
     starts = [plain.users.index(user) for user in plain.users]
     assert changed == [(i - start) % 2 == 0 for i, start in enumerate(starts) for _ in range(2)]
 

@@ -95,12 +95,8 @@ def test_base_size_makes_the_scale_independent_of_the_resolution() -> None:
 
 def test_flip_does_not_depend_on_the_scale() -> None:
     """Steps draw from one stream: with a stream each from one seed, one draw decides both."""
-    pipeline = Pipeline(
-        [
-            dict(type="HorizontalFlip", p=0.5),
-            dict(type="RandomScaleCrop", scale=(0.5, 2.0), crop_size=(30, 40)),
-        ]
-    )
+    zoom = dict(type="RandomScaleCrop", scale=(0.5, 2.0), crop_size=(30, 40))
+    pipeline = Pipeline([dict(type="HorizontalFlip", p=0.5), zoom])
     steps = np.array([source_step(pipeline(COORDINATES, ROW, s)[0][15, :, 0]) for s in range(200)])
     flipped, zoomed = steps < 0, np.abs(steps) < 1 / 1.25
     for flip in (True, False):
@@ -126,6 +122,7 @@ def test_albumentations_pad_the_label_with_ignore() -> None:
     assert (label == ROW).all()
 
 
+RESIZE = dict(type="Resize", height=5, width=5)
 WRONG = [
     (dict(type="HorizontalFlop"), ": .*'HorizontalFlop'.*'HorizontalFlip'"),
     (dict(type="PackSegInputs"), ": .*'PackSegInputs'"),
@@ -149,10 +146,7 @@ WRONG = [
     (dict(type="RandomAreaCrop", size=(5, 5), area=0), r"\.area: .* greater than 0, not 0$"),
     (dict(type="RandomScaleCrop", scale=(1, 2), crop_size=(2, 2), fill=(0, 0, 300)), r"\.fill"),
     (dict(type="ResizeInput", size=5), r"\.size"),
-    (
-        dict(type="Resize", height=5, width=5, mask_interpolation=1),
-        r"\.mask_interpolation: must be one of \(0, 6\)",
-    ),
+    (RESIZE | dict(mask_interpolation=1), r"\.mask_interpolation: must be one of \(0, 6\)"),
     (dict(type="Mosaic"), "needs mosaic_metadata"),
     (dict(type="OneOf", transforms=[dict(type="OverlayElements")]), "needs overlay_metadata"),
     (dict(type="RandomSizedBBoxSafeCrop", height=5, width=5), "needs bboxes"),
