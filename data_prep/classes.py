@@ -95,7 +95,8 @@ def _read_lines(path: Path) -> list[Entry]:
             return _read_columns(path, [*rows])
         except csv.Error as error:
             raise DataError(f"{path}: cannot be read as CSV ({error})") from error
-    lines = [line.replace('"', "") if is_csv else line for line in lines if line != "__ignore__"]
+    lines = [line.replace('"', "").strip() for line in lines] if is_csv else lines
+    lines = [line for line in lines if line not in ("", "__ignore__")]
     if long := [line for line in lines if len(line) > LONGEST]:
         told = f"has a line of {len(long[0])} characters, {long[0][:20]!r}..."
         raise DataError(f"{path}: {told}: write a name a line")

@@ -218,7 +218,7 @@ def test_classes_of_every_tool(tmp_path):
         ("value.csv", 'class;r;g;b;label\n"tree top";30;120;40;1\nsky;1;2;3;0', colored),
         ("color.csv", 'label,color_rgb\nsky,"1,2,3"\ntree top,"30,120,40"', colored),
         ("header.csv", 'class\n"sky"\n"tree top"\n', (colored[0], [])),
-        ("bare.csv", '"tree top",1\n"sky",0', (colored[0], [])),
+        ("bare.csv", '"tree top",1\n""\n"sky",0', (colored[0], [])),
         ("mixed.txt", "1 tree top\n0 sky", (colored[0], [])),
         ("all.txt", "tree top,1,30,120,40\nsky,0,1,2,3", colored),
         ("alpha.txt", "sky 1 2 3 255\ntree top 30 120 40 255", colored),
