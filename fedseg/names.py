@@ -90,7 +90,7 @@ def made_by(tool: str, root: str | Path) -> str:
     whole = root == usual or not tool.startswith("fedseg prepare ")
     option = "" if tool == PREPARED_BY["ListedDataset"] else "--root "
     more = "" if option else " --images 'GLOB' --labels 'GLOB' --classes FILE"
-    return MADE_BY.get(root, tool if whole else f"{tool} {option}{shlex.quote(root)}{more}")
+    return MADE_BY.get(root, (tool if whole else f"{tool} {option}{shlex.quote(root)}") + more)
 
 
 def by_case(name: str, known: Iterable[str]) -> str | None:

@@ -132,18 +132,17 @@ def check_roots(config: Mapping[str, Any], *loaders: str) -> None:
         config: a complete one.
         loaders: where the data sets are, as in :data:`PLACES`.
     """
-    for _, loader in (one for pattern in loaders for one in find(config, pattern)):
-        dataset = loader.get("dataset")
-        options = dataset if isinstance(dataset, Mapping) else {}
-        kind, source = options.get("type"), options.get("source")
-        root = (source if isinstance(source, Mapping) else options).get("data_root")
-        known = isinstance(kind, str) and kind in fedseg.registry.DATASETS.modules
-        if not known or not isinstance(root, str) or loader.get("optional"):
-            continue
-        if not os.path.exists(root):
-            command = PREPARED_BY.get(kind)
-            fix = f"make it with {made_by(command, root)}" if command else "put it there"
-            raise DataError(f"{root}: does not exist: {fix}, or set data_root")
+    for place, loader in (one for pattern in loaders for one in find(config, pattern)):
+        datasets = [*find(loader, "dataset"), *find(loader, "dataset.style.source")]
+        for field, options in [] if loader.get("optional") else datasets:
+            kind, source = options.get("type"), options.get("source")
+            root = (source if isinstance(source, Mapping) else options).get("data_root")
+            known = isinstance(kind, str) and kind in fedseg.registry.DATASETS.modules
+            if known and isinstance(root, str) and not os.path.exists(root):
+                command = PREPARED_BY.get(kind)
+                fix = f"make it with {made_by(command, root)}" if command else "put it there"
+                key = f"{place}.{field}." * field.endswith(".source")  # of a lender of styles
+                raise DataError(f"{root}: does not exist: {fix}, or set {key}data_root")
 
 
 def check_components(config: Mapping[str, Any]) -> None:

@@ -19,8 +19,7 @@ def far_from_published(config: Mapping[str, Any]) -> Iterator[str]:
     """
     ranges: dict[str, list[float]] = {}
     for record in RECORDS:
-        grid = record.get("grid", {})
-        for key, found in (*record.get("values", {}).items(), *grid.items()):
+        for key, found in (*record.get("values", {}).items(), *record.get("grid", {}).items()):
             for n in found if isinstance(found, list) else [found]:
                 if key.startswith(TUNED) and type(n) in (int, float) and n > 0:
                     ranges.setdefault(key, []).append(n)

@@ -414,6 +414,14 @@ def is_synthetic(root: str | Path, strict: bool = False) -> bool:
         return False
 
 
+def is_rendered(dataset: Any) -> bool:
+    """Whether images of a data set, of one that it joins or of one that lends it styles, are."""
+    both = dataset, getattr(getattr(dataset, "style", None), "lender", None)
+    parts = [part for one in both for part in getattr(one, "joined", {"": one}).values()]
+    roots = [getattr(part, "data_root", None) for part in parts]
+    return any([is_synthetic(root, strict=True) for root in roots if root])
+
+
 def load_array(path: Path, fix: str) -> np.ndarray:
     """A memory-mapped ``.npy`` file; ``fix`` says in messages what to do."""
     if not path.is_file():

@@ -123,7 +123,8 @@ class SegmentationDataset(Dataset):
         self._unknown = np.ones(256, np.uint8)
         self._unknown[list(self.label_ids)] = 0
         images = [image for image, _ in self.files]
-        self.style = build_style(style, images, self.domains, self.condition_of)
+        kind = SegmentationDataset  # of what may lend styles
+        self.style = build_style(style, images, self.domains, self.condition_of, kind)
         self.unmirrored = len(self.files)
         if mirror:
             self.users, self.domains, self.files = 2 * self.users, 2 * self.domains, 2 * self.files

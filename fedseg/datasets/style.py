@@ -58,7 +58,7 @@ class StyleTransfer(ABC):
         fixed_half: bool = False,
         source: Mapping[str, Any] | None = None,
     ) -> None:
-        self.source = source
+        self.source, self.lender = source, None
         self.p, self.images_per_domain, self.seed = p, images_per_domain, seed
         self.exclude, self.fixed_half = exclude, fixed_half
         self.bank: dict[str, list[str]] = {}
@@ -223,16 +223,15 @@ def build_style(
     images: Sequence[str],
     domains: Sequence[str],
     condition_of: Callable[[str], str] = str,
+    lender: type = object,
 ) -> StyleTransfer | None:
-    """The style transfer of a data set's argument ``style``, bound to its images."""
+    """The style transfer of a data set's argument ``style``, bound to its images or a lender's."""
     if config is None:
         return None
     style = build(TRANSFORMS, config, "dataset.style", base=StyleTransfer)
     if style.source is not None:
-        from fedseg.datasets.segmentation import SegmentationDataset  # which imports this module
-
-        lender = build(DATASETS, style.source, "dataset.style.source", base=SegmentationDataset)
-        images, domains = [image for image, _ in lender.files], lender.domains
+        style.lender = build(DATASETS, style.source, "dataset.style.source", base=lender)
+        images, domains = [image for image, _ in style.lender.files], style.lender.domains
         style.exclude = None  # none of them is an image's own
     style.bind(images, domains, condition_of)
     return style

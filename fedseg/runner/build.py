@@ -49,7 +49,8 @@ from fedseg.core.local_loss import LocalLoss
 from fedseg.core.messages import Payload
 from fedseg.core.seeds import seed_for
 from fedseg.core.server import Aggregate
-from fedseg.datasets.arrays import is_synthetic
+from fedseg.datasets.arrays import is_rendered
+from fedseg.datasets.segmentation import SegmentationDataset
 from fedseg.engine.trainer import ClientTrainer
 from fedseg.errors import ConfigError, DataError
 from fedseg.evaluation.sets import EvaluationSet
@@ -523,13 +524,12 @@ UNLABELED = "every pixel of every sample is ignored: do its label maps have the 
 
 def _describe_labels(dataset: Any) -> str | None:
     """What makes them useless: there are none, or all are of one class."""
-    names, labels = _classes(dataset), getattr(dataset, "labels", None)
-    if hasattr(dataset, "find_classes"):
+    found = names = _classes(dataset)
+    labels = getattr(dataset, "labels", None)
+    if isinstance(dataset, SegmentationDataset):
         found = dataset.find_classes()
-    elif isinstance(labels, np.ndarray) and len(labels):
-        found = labels[:1].tolist() if (labels == labels[:1]).all() else names
-    else:
-        return None
+    elif isinstance(labels, np.ndarray) and labels.dtype.kind in "iu":
+        found = np.flatnonzero(np.isin(np.arange(len(names)), labels)).tolist()
     if len(found) > 1 or len(names) < 2:
         return None
     return f"all samples are of {names[found[0]]!r}, which teaches nothing" if found else UNLABELED
@@ -572,12 +572,6 @@ def _files(dataset: Any) -> set[str]:
 
 
 def check_origins(parts: Iterable[Any]) -> None:
-    """Raise DataError for a damaged ``dataset.json``: the results need it, after training.
-
-    ``parts`` are training data and evaluation sets; their data sets may have a root.
-    """
+    """Raise DataError for a damaged ``dataset.json`` of training data or test sets."""
     for part in parts:
-        dataset = getattr(part, "dataset", None)
-        for one in getattr(dataset, "joined", {"": dataset}).values():
-            if root := getattr(one, "data_root", None):
-                is_synthetic(root, strict=True)
+        is_rendered(getattr(part, "dataset", None))  # as the results say after training

@@ -11,7 +11,7 @@ from mmengine.config import Config
 
 import fedseg
 from fedseg.core.hook import Run
-from fedseg.datasets.arrays import ImageArrays, content_checksum, is_synthetic
+from fedseg.datasets.arrays import ImageArrays, content_checksum, is_rendered
 from fedseg.files import digest, sha256, write_text
 from fedseg.metric_names import nest
 from fedseg.runs.config import CONFIG_FILE, config_digest, experiment_digest
@@ -66,12 +66,10 @@ def environment(device: torch.device) -> dict[str, Any]:
 
 def dataset_facts(dataset: Any) -> dict[str, Any]:
     """The fields of :class:`fedseg.runs.schema.DataFacts` that every data set has."""
-    joined = getattr(dataset, "joined", {"": dataset}).values()
-    roots = [getattr(one, "data_root", None) for one in joined]
     facts = {
         "dataset": type(dataset).__name__,
         "samples": len(dataset),
-        "synthetic": any(is_synthetic(root, strict=True) for root in roots if root),
+        "synthetic": is_rendered(dataset),
         "split_checksum": getattr(dataset, "split_checksum", None),
         "content_sha256": None,
         "generated": list(getattr(dataset, "generated", ())),

@@ -129,6 +129,10 @@ def test_missing_data_are_told_with_the_command_that_makes_them(setting, fix, tm
     check(config)  # a sweep's plan and a comparison of configs need no data
     root.mkdir()
     check(config, "train_dataloader", VAL)
+    lender = {"type": "CamVidDataset", "data_root": f"{root}/x"}
+    config.train_dataloader.dataset["style"] = {"type": "LABStyle", "source": lender}
+    with pytest.raises(DataError, match=r"camvid .*set train_dataloader\.dataset\.style\.source"):
+        check(config, "train_dataloader")
 
 
 @pytest.mark.parametrize("kind", [SegmentationDataset, StoredImages])
@@ -181,6 +185,7 @@ def test_a_demos_streets_are_what_the_demo_renders(monkeypatch):
     prepare()
     assert calls[0] == calls[1]
     assert made_by("fedseg prepare idda", "./data/demo_weather") == MADE_BY["data/demo_weather"]
+    assert made_by(PREPARED_BY["ListedDataset"], "data/segmentation").endswith("--classes FILE")
 
 
 def test_types_of_the_suite_in_another_case_are_replaced():

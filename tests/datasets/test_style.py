@@ -3,11 +3,14 @@
 import pickle
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 
 import cv2
 import numpy as np
 import pytest
 
+from fedseg.datasets import ListedDataset
+from fedseg.datasets.arrays import is_rendered
 from fedseg.datasets.scenes import IDDADataset
 from fedseg.datasets.style import CFSIStyle, LABStyle, StyleTransfer, build_style
 from fedseg.errors import ConfigError
@@ -20,11 +23,8 @@ RNG = np.random.default_rng
 def images(tmp_path: Path, make_picture, save_image) -> dict[str, list[str]]:
     """Four images of each of three domains."""
     return {
-        domain: [
-            str(save_image(tmp_path / domain / f"{i}.png", make_picture(10 * d + i)))
-            for i in range(4)
-        ]
-        for d, domain in enumerate(("day", "dusk", "rain"))
+        name: [str(save_image(tmp_path / name / f"{i}.png", make_picture(d + i))) for i in range(4)]
+        for d, name in ((0, "day"), (10, "dusk"), (20, "rain"))
     }
 
 
@@ -226,17 +226,22 @@ def test_another_data_set_lends_its_styles(images, tmp_path, make_picture, save_
     pairs = [(f"rain/{i}.png", f"rain/{i}.map.png") for i in range(4)]
     write_split(tmp_path / "split", Split({"a": pairs}))
     source = {"type": "ListedDataset", "data_root": str(tmp_path), "split": "split"}
-    source["classes"] = ["road", "tree"]
-    style = build_style({"type": "LABStyle", "p": 1.0, "source": source}, images["day"], ["x"] * 4)
+    two = {"classes": ["road", "tree"]}
+    lending = {"type": "LABStyle", "p": 1.0, "source": source | two}
+    style = build_style(lending, images["day"], ["x"] * 4)
     assert sorted(style.bank["all"]) == sorted(images["rain"])
+    borrowing = SimpleNamespace(style=style)
+    assert not is_rendered(borrowing)
+    (tmp_path / "dataset.json").write_text('{"synthetic": true}')
+    assert is_rendered(borrowing)
     image = make_picture(1)
     means = [lab_moments(make_picture(20 + number))[0] for number in range(4)]
     for seed in range(8):
         mean = lab_moments(style(image, "x", seed))[0]
         assert min(np.abs(mean - other).max() for other in means) < 3
-    source = {"type": "ImageFolderDataset", "data_root": str(tmp_path)}
+    source["type"] = "ImageFolderDataset"
     with pytest.raises(ConfigError, match=r"style\.source\.type: .* is not a SegmentationDataset"):
-        build_style({"type": "LABStyle", "source": source}, images["day"], ["x"] * 4)
+        ListedDataset(str(tmp_path), "split", style={"type": "LABStyle", "source": source}, **two)
 
 
 def test_a_full_bank_is_computed_again(images, make_picture, monkeypatch) -> None:

@@ -21,6 +21,7 @@ from fedseg.algorithms import FedAvg
 from fedseg.core.client_data import Job
 from fedseg.core.messages import Message, Task
 from fedseg.core.server import Server
+from fedseg.datasets import SegmentationDataset
 from fedseg.errors import ConfigError, DataError
 from fedseg.evaluation.sets import StreamedSet
 from fedseg.runner.build import (
@@ -47,18 +48,11 @@ print(hashlib.sha256(trainer.flat.w.numpy().tobytes()).hexdigest())
 
 
 def settings(folder, **changes):
-    return toyseg.settings(
-        folder,
-        algorithm={"_delete_": True, "type": "SCAFFOLD"},
-        optim_wrapper={
-            "_delete_": True,
-            "type": "SAMOptimWrapper",
-            "rho": 0.1,
-            "optimizer": {"type": "SGD", "lr": 0.1},
-        },
-        batchnorm={"_delete_": True, "type": "SiloBN"},
-        **changes,
-    )
+    optimizer = {"type": "SGD", "lr": 0.1}
+    sam = {"_delete_": True, "type": "SAMOptimWrapper", "rho": 0.1, "optimizer": optimizer}
+    scaffold, silobn = ({"_delete_": True, "type": kind} for kind in ("SCAFFOLD", "SiloBN"))
+    changes |= {"algorithm": scaffold, "optim_wrapper": sam, "batchnorm": silobn}
+    return toyseg.settings(folder, **changes)
 
 
 def train(trainer, client=2):
@@ -123,8 +117,7 @@ def test_a_test_set_of_other_classes_is_told_before_training(tmp_path):
         made.build_federation()
         return made
 
-    told = r"val/horse: is not a class of .*train"
-    with pytest.raises(DataError, match=told):
+    with pytest.raises(DataError, match=r"val/horse: is not a class of .*train"):
         runner()
     (tmp_path / "val" / "horse").rename(tmp_path / "val" / "dog")
     with warnings.catch_warnings():
@@ -154,14 +147,9 @@ def test_the_model_has_the_classes_of_the_data(changes, told):
 
 
 def test_a_single_class_is_no_task(tmp_path):
-    class One(toyseg.ToyScenes):
-        def __init__(self, **options):
-            super().__init__(**options)
-            self.metainfo = {"classes": ("x",)}
-
     config = toyseg.settings(tmp_path, val_evaluator={"_delete_": True, "type": "IoUMetric"})
     for test in config["val_dataloader"].values():
-        test["dataset"] = One(test_mode=True)
+        test["dataset"] = Named({"classes": ("x",)})
     with pytest.raises(ConfigError, match=r"dataset: has the single class 'x'.*IoUMetric"):
         toyseg.runner(config).build_federation()
 
@@ -174,29 +162,33 @@ def test_training_images_in_a_test_set_are_told_by_their_content(tmp_path):
             super().__init__()
             self.files = [(str(tmp_path / name),) for name in names]
 
-    class Arrays(toyseg.ToyScenes):
-        def __init__(self, *values):
-            super().__init__()
-            self.images = np.array(values, np.uint8)[:, None, None, None].repeat(8, 1)
-
     for name, content in {"a": "1", "b": "22", "copy of a": "1", "c": "3"}.items():
         (tmp_path / name).write_text(content)
-
-    def told(train, test):
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            check_tests(train, [StreamedSet("unseen", "x", [], torch.zeros(1), dataset=test)])
-        return [str(warning.message) for warning in caught]
 
     assert told(Files("a", "b"), Files("c")) == told(Arrays(1, 2), Arrays(3)) == []
     (text,) = told(Files("a", "b"), Files("c", "copy of a"))
     assert "unseen.dataset: 1 of its" in text and text.endswith("copy of a")
     (text,) = told(Arrays(1, 2), Arrays(3, 2, 1))
     assert "unseen.dataset: 2 of its" in text and text.endswith("image 1")
-    one = Arrays(1, 2)
-    one.labels = np.array([1, 1])
-    (text,) = told(one, Arrays(3))
-    assert f"train_dataloader.dataset: all samples are of {one.metainfo['classes'][1]!r}" in text
+
+
+class Arrays(toyseg.ToyScenes):
+    """Images and labels in arrays, and a method as torchvision's data sets have it."""
+
+    find_classes = None
+
+    def __init__(self, *values, labels=()):
+        super().__init__()
+        self.images = np.array(values, np.uint8)[:, None, None, None].repeat(8, 1)
+        self.labels = np.array(labels)
+
+
+def told(train, test):
+    """The warnings about training data and a test set."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        check_tests(train, [StreamedSet("unseen", "x", [], torch.zeros(1), dataset=test)])
+    return [str(warning.message) for warning in caught]
 
 
 class Named(toyseg.ToyScenes):
@@ -230,28 +222,25 @@ def test_classes_of_train_and_test_sets_agree(train, test, told):
 def test_labels_that_are_useless_are_told_before_training():
     """An ignored test set is refused; training images without labels may be meant."""
 
-    class Labels(toyseg.ToyScenes):
+    class Maps(SegmentationDataset):
+        metainfo = toyseg.ToyScenes().metainfo
+
         def __init__(self, *classes):
-            super().__init__()
-            self.classes_found = [*classes]
+            self.classes_found, self.files = [*classes], ["x"]
 
         def find_classes(self):
             return self.classes_found
 
-    def check(train, *test):
-        test_set = StreamedSet("unseen", "x", [], torch.zeros(1), dataset=Labels(*test))
-        check_tests(Labels(*train), [test_set])
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        check((0, 1), 0, 1)
+    both = Maps(0, 1)
+    for good in (both, Arrays(labels=[0, 255, 1]), Arrays(labels=[0.5, 0.5])):
+        assert told(good, both) == []
     with pytest.raises(DataError, match=r"val_dataloader\.unseen\.dataset: every pixel of every"):
-        check((0, 1))
-    for found, told in ((), "every pixel of every"), ((1,), "all samples are of"):
-        with pytest.warns(UserWarning, match=rf"train_dataloader\.dataset: {told}"):
-            check(found, 0, 1)
-    with pytest.warns(UserWarning, match=r"val_dataloader\.unseen\.dataset: all samples are of"):
-        check((0, 1), 1)
+        told(both, Maps())
+    for none, one in ((Maps(), Maps(1)), (Arrays(labels=[255] * 2), Arrays(labels=[1, 1, 255]))):
+        assert told(none, both)[0].startswith("train_dataloader.dataset: every pixel of every")
+        alone = f"dataset: all samples are of {both.metainfo['classes'][1]!r}"
+        for (text,), loader in ((told(one, both), "train"), (told(both, one), "val")):
+            assert text.startswith(f"{loader}_dataloader.") and alone in text
 
 
 def test_a_default_hook_without_a_type_keeps_its_own(tmp_path):
@@ -306,10 +295,8 @@ def test_another_process_builds_the_same_model(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(config))
     toy = str(ROOT / "tests" / "support")
     script = SCRIPT.format(toy=toy, config=str(tmp_path / "config.json"))
-    assert (
-        python(script, cwd=ROOT).split()[-1]
-        == hashlib.sha256(own.flat.w.numpy().tobytes()).hexdigest()
-    )
+    found = python(script, cwd=ROOT).split()[-1]
+    assert found == hashlib.sha256(own.flat.w.numpy().tobytes()).hexdigest()
 
 
 @pytest.mark.parametrize(
@@ -323,9 +310,7 @@ def test_another_process_builds_the_same_model(tmp_path):
     ],
     ids=["PolyLR", "PolyLR with an end", "LinearLR", "ConstantLR", "CosineAnnealingLR"],
 )
-def test_a_schedule_without_an_end_leaves_the_last_round_a_learning_rate(
-    schedule, shares, tmp_path
-):
+def test_a_schedule_without_an_end_leaves_the_last_round_a_rate(schedule, shares, tmp_path):
     """``(1 - t/T)^power`` with t from 0, as in FedDrive; T is the run's length."""
     config = toyquad.run(
         tmp_path, {"type": "FedAvg"}, param_scheduler=schedule, train_cfg={"max_rounds": 4}
