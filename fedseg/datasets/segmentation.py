@@ -4,7 +4,7 @@ import os
 import re
 import warnings
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, ClassVar
@@ -227,12 +227,12 @@ class SegmentationDataset(Dataset):
                 self.cache = None
         return image, label
 
-    def find_classes(self) -> list[int]:
-        """The classes of the samples' pixels; reads samples only until there are two."""
+    def find_classes(self, samples: Iterable[int] | None = None, enough: int = 2) -> list[int]:
+        """The classes of the samples' pixels; reads label maps only until there are enough."""
         found: set[int] = set()
-        for index in range(len(self)):
-            found.update({*np.unique(self.read(index)[1]).tolist()} - {IGNORE})
-            if len(found) > 1:
+        for index in range(len(self)) if samples is None else samples:
+            found.update({*np.unique(self._train_ids_of(index)).tolist()} - {IGNORE})
+            if len(found) >= enough:
                 break
         return sorted(found)
 
@@ -279,8 +279,10 @@ class SegmentationDataset(Dataset):
         return counts[np.arange(len(self)) % self.unmirrored]
 
     def _count(self, index: int) -> np.ndarray:
-        label = cv2.LUT(self.read_raw(self.files[index][1]), self._train_ids)
-        return np.bincount(label.ravel(), minlength=256)[: len(self.classes)]
+        return np.bincount(self._train_ids_of(index).ravel(), minlength=256)[: len(self.classes)]
+
+    def _train_ids_of(self, index: int) -> np.ndarray:
+        return cv2.LUT(self.read_raw(self.files[index][1]), self._train_ids)
 
     def read_raw(self, label: str) -> np.ndarray:
         """The raw ids of a label file, uint8 [H, W]."""

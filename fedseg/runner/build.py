@@ -488,17 +488,23 @@ def check_classes(cfg: Config, dataset: Any, field: str = "train_dataloader.data
             return
 
 
-def check_tests(dataset: Any, tests: Iterable[EvaluationSet]) -> None:
+def check_tests(
+    dataset: Any, tests: Iterable[EvaluationSet], clients: Mapping[str, Iterable[int]] | None = None
+) -> None:
     """Raise DataError where a test set counts other classes than the training data teach, or none.
 
     Images that are in both are only told: the training images may be meant; so are a single class
     and training data without labels, which a local loss may be for.
+
+    Args:
+        clients: the training samples of each.
     """
     taught = _classes(dataset)
-    if told := _describe_labels(dataset):
+    if told := _describe_labels(dataset, "clients", clients or {}):
         warnings.warn(f"train_dataloader.dataset: {told}", stacklevel=2)
     for test in tests:
-        if told := _describe_labels(test.dataset):
+        kind = "clients" if test.clients else "domains"
+        if told := _describe_labels(test.dataset, kind, test.groups()):
             told = f"val_dataloader.{test.name}.dataset: {told}"
             if told.endswith(UNLABELED):
                 raise DataError(told)
@@ -522,17 +528,24 @@ def check_tests(dataset: Any, tests: Iterable[EvaluationSet]) -> None:
 UNLABELED = "every pixel of every sample is ignored: do its label maps have the ids of its classes?"
 
 
-def _describe_labels(dataset: Any) -> str | None:
-    """What makes them useless: there are none, or all are of one class."""
-    found = names = _classes(dataset)
-    labels = getattr(dataset, "labels", None)
-    if isinstance(dataset, SegmentationDataset):
-        found = dataset.find_classes()
+def _describe_labels(dataset: Any, kind: str, groups: Mapping[str, Iterable[int]]) -> str | None:
+    """Why the labels teach nothing: there are none, in all or in a group, or all are of one class."""
+    ids = names = _classes(dataset)
+    labels, of_pixels = getattr(dataset, "labels", None), isinstance(dataset, SegmentationDataset)
+    if of_pixels:
+        ids = dataset.find_classes()
     elif isinstance(labels, np.ndarray) and labels.dtype.kind in "iu":
-        found = np.flatnonzero(np.isin(np.arange(len(names)), labels)).tolist()
-    if len(found) > 1 or len(names) < 2:
+        ids = np.flatnonzero(np.isin(np.arange(len(names)), labels)).tolist()
+    if of_pixels and len(ids) > 1:
+        without = [group for group, held in groups.items() if not dataset.find_classes(held, 1)]
+        if without:
+            return (
+                f"{len(without)} of its {len(groups)} {kind} (the first: {without[0]!r}) have only "
+                "ignored pixels: leave them out, or give their label maps the ids of the classes"
+            )
+    if len(ids) > 1 or len(names) < 2:
         return None
-    return f"all samples are of {names[found[0]]!r}, which teaches nothing" if found else UNLABELED
+    return f"all samples are of {names[ids[0]]!r}, which teaches nothing" if ids else UNLABELED
 
 
 def _classes(dataset: Any) -> list[str]:
