@@ -1,1 +1,1 @@
-"""What the prepare tools do: verify, convert, split, and render synthetic data."""
+"""The prepare tools: verify, convert, split, and render synthetic data."""

@@ -41,10 +41,10 @@ def read_classes(path: Path) -> tuple[list[str], list[list[int]]]:
     ``name``, ``id`` and ``color``.
     """
     if path.suffix.lower() == ".json":
-        found = read_json(path)
-        found = found.get("labels") if isinstance(found, dict) else found
-        found = found if isinstance(found, list) and found else [None]
-        named = [{"name": one} if isinstance(one, str) else one for one in found]
+        content = read_json(path)
+        content = content.get("labels") if isinstance(content, dict) else content
+        content = content if isinstance(content, list) and content else [None]
+        named = [{"name": one} if isinstance(one, str) else one for one in content]
         entries = _read_columns(path, named)
     else:
         entries = _read_lines(path)
@@ -100,19 +100,19 @@ def _read_lines(path: Path) -> list[Entry]:
     if long := [line for line in lines if len(line) > LONGEST]:
         told = f"has a line of {len(long[0])} characters, {long[0][:20]!r}..."
         raise DataError(f"{path}: {told}: write a name a line")
-    found = [LINE.fullmatch(line) for line in lines]
+    matches = [LINE.fullmatch(line) for line in lines]
 
     def name_of(match: re.Match[str], at: int | None) -> str:
         end = match.end(2) if at == 3 else max(match.end(2), match.end(3))
         return match.string[match.start(2) if at == 1 else 0 : end]
 
     def are_ids(at: int) -> bool:  # numbers that tell equal names apart are parts of the names
-        of = ({match[at] for match in found} - {None}, {name_of(match, at) for match in found})
-        return all(len(different) == len(found) for different in of)
+        of = ({match[at] for match in matches} - {None}, {name_of(match, at) for match in matches})
+        return all(len(different) == len(matches) for different in of)
 
     at = next(filter(are_ids, (1, 3)), None)
     entries = []
-    for match in found:
+    for match in matches:
         name = name_of(match, at)
         if CELL.search(name):
             raise DataError(

@@ -239,7 +239,7 @@ def spatter(
 
 
 def _shine(liquid: Array) -> Array:
-    """How light breaks in drops of a depth, uint8 [H, W]: embossed distance to their edges."""
+    """The light in drops of a depth, uint8 [H, W]: embossed distance to their edges."""
     edges = 255 - cv2.Canny(liquid, 50, 150)
     distance = np.minimum(cv2.distanceTransform(edges, cv2.DIST_L2, 5), 20)
     distance = cv2.equalizeHist(cv2.blur(distance, (3, 3)).astype(np.uint8))

@@ -1,4 +1,4 @@
-"""How a data set is described to ``fedseg prepare``. Nothing slow is imported: --help is fast.
+"""Descriptions of data sets for ``fedseg prepare``. Nothing slow is imported: --help is fast.
 
 A :class:`DataSet` is the command: its texts, its options, and the function that does the work. Its
 members hold what that function verifies: an :class:`ImageSet` of small labeled images, or a
@@ -117,7 +117,7 @@ class DataSet:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What was prepared."""
+    """A prepared data set."""
 
     splits: Sequence[Path] = ()  # files or folders that were written
     charts: Sequence[tuple[Any, ...]] = ()  # arguments of what shows a chart

@@ -95,14 +95,14 @@ def find_pairs(
 def _by_stem(
     root: Path, folder: str, suffixes: Sequence[str], findings: Findings
 ) -> dict[str, str]:
-    found: dict[str, str] = {}
+    place_of: dict[str, str] = {}
     for suffix in suffixes:
         for path in sorted((root / folder).glob(f"[!.]*{suffix}")):
             place, stem = f"{folder}/{path.name}", path.name.removesuffix(suffix)
-            if found.get(stem, place) != place:
-                findings.add("files of one name in two formats", [f"{found[stem]} and {place}"])
-            found[stem] = place
-    return found
+            if place_of.get(stem, place) != place:
+                findings.add("files of one name in two formats", [f"{place_of[stem]} and {place}"])
+            place_of[stem] = place
+    return place_of
 
 
 def check_files(
@@ -139,11 +139,11 @@ def check_files(
 
     whole = [sample for sample in samples if missing.isdisjoint(places[sample])]
     sizes = Counter()
-    for found in in_threads(inspect, whole, "checking files"):
-        if isinstance(found[0], str):
-            findings.add(found[0], [found[1]])
+    for result in in_threads(inspect, whole, "checking files"):
+        if isinstance(result[0], str):
+            findings.add(result[0], [result[1]])
         else:
-            sizes[found] += 1
+            sizes[result] += 1
     findings.raise_any()
     count, others = sizes.total(), {s: n for s, n in sizes.items() if s != published}
     if published is not None and others and not is_synthetic(data_root):

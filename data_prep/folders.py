@@ -106,9 +106,9 @@ def prepare_folder(published: str | None, root: Path, options: FolderOptions) ->
     table = _table(layout)
     sizes, pixels, contents = _inspect(root, layout, pairs, table, colors, findings)
     for glob, count in layout.counts.items():
-        found = sum(_matches(glob, image) for image, _ in pairs)
-        if found != count and not options.unofficial:
-            wrong = f"{glob} ({found} instead of {count}; --unofficial takes them as they are)"
+        matching = sum(_matches(glob, image) for image, _ in pairs)
+        if matching != count and not options.unofficial:
+            wrong = f"{glob} ({matching} instead of {count}; --unofficial takes them as they are)"
             findings.add("counts that are not the published ones", [wrong])
     findings.raise_any()
     try:
@@ -211,18 +211,18 @@ def _find_pairs(root: Path, layout: Layout) -> list[Sample]:
                 )
     globs = enumerate((layout.images, layout.labels))
     patterns = [(_regex(glob), which) for which, of in globs for glob in of]
-    found: tuple[dict, dict] = ({}, {})
+    paths_of: tuple[dict, dict] = ({}, {})
     for path in find_files(root):
         for pattern, which in patterns:
             if match := pattern.fullmatch(normalize("NFC", path)):
                 if fault := check_path(path):
                     raise DataError(f"{root}: {path!r} {fault}: rename it")
-                other = found[which].setdefault(match.groups(), path)
+                other = paths_of[which].setdefault(match.groups(), path)
                 if other != path:
                     raise DataError(
                         f"{root}: {other} and {path} belong to one label map: remove one"
                     )
-    images, labels = found
+    images, labels = paths_of
     both = sorted(images.keys() & labels.keys())
     print(f"{root}: {len(both)} images with label maps")
     for what, those, of in (

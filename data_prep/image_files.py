@@ -46,7 +46,7 @@ def find_images(published: ImageSet, folder: Path) -> Path | None:
 def find_source(
     published: ImageSet, root: Path, source: Path | None = None, download: bool = False
 ) -> Path:
-    """Where the images are read from, by default in the root; DataError if there is none."""
+    """The folder of the images, by default the root; DataError if there is none."""
     if source is not None:
         if not source.exists():
             raise DataError(f"{source}: does not exist: --source must be {published.source}")

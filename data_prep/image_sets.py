@@ -138,7 +138,7 @@ LANDMARKS = {  # by the name of the training file
 
 @dataclass(frozen=True)
 class ImageOptions:
-    """Where labeled images come from, which are accepted, and how they are split."""
+    """Source of labeled images, which are accepted, and how they are split."""
 
     source: Path | None = option(
         "the official files, in an archive or a folder; for CIFAR and MNIST also a folder with "
@@ -188,7 +188,7 @@ class ImageOptions:
 
 @dataclass(frozen=True)
 class CorruptionOptions:
-    """Which corrupted images are generated, and how."""
+    """The corrupted images to generate."""
 
     folder: str = option("folder of the files, in ROOT", FOLDER)
     corruptions: Sequence[Literal[CORRUPTIONS]] | None = option(
@@ -205,7 +205,7 @@ class CorruptionOptions:
 
 @dataclass(frozen=True)
 class LandmarksOptions:
-    """Where photographs are, and how thoroughly they are checked."""
+    """The folder of photographs, and how thoroughly they are checked."""
 
     images: Path = option(
         "folder of the images, absolute or below the root", Path("images"), metavar="DIR"

@@ -126,7 +126,7 @@ def _read_size(text: str) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class StreetOptions:
-    """Which of FedDrive's splits are made, of which images."""
+    """The choice of FedDrive's splits, and of the images."""
 
     distribution: Sequence[Literal[DISTRIBUTIONS]] | None = option(
         "how clients differ (default: all)"
@@ -165,7 +165,7 @@ class IddaOptions(StreetOptions):
 
 @dataclass(frozen=True)
 class CopyOptions:
-    """Where images on disk come from."""
+    """The source of images on disk."""
 
     source: Path | None = option("copy CamVid from DIR to the root first", metavar="DIR")
     overwrite: bool = option(OVERWRITE, False)
@@ -176,7 +176,7 @@ Words = Sequence[str] | None
 
 @dataclass(frozen=True)
 class FolderOptions:
-    """What a folder of images and label maps has, and how it is split."""
+    """The content of a folder of images and label maps, and how it is split."""
 
     images: Words = option("images below ROOT", metavar="GLOB")
     labels: Words = option(

@@ -101,7 +101,7 @@ def build_cityscapes(
 
 
 def is_unseen(setting: str, domain: str) -> bool:
-    """Whether a setting of IDDA keeps a domain for the test of unseen domains."""
+    """True if a setting of IDDA keeps a domain for the test of unseen domains."""
     part, value = IDDA_SETTINGS[setting]
     return domain.split("_")[part] == value
 

@@ -84,7 +84,7 @@ def _wave(x: Array, period: Array, phase: Array) -> Array:
 
 
 def _patch(x: Array, y: Array) -> Array:
-    """What textures fill: between a disc and a square."""
+    """The outline of textures: between a disc and a square."""
     x, y = np.abs(x), np.abs(y)
     return np.maximum(np.maximum(x, y), (x + y) * 0.72) - 0.95
 

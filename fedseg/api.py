@@ -75,8 +75,8 @@ class Run:
 
         batch_size = options.pop("batch_size", None)
         with opened(self.folder, **options) as predictor:
-            found = {p.index: p.classes for p in predictor.predict(images, batch_size)}
-        return [found[index] for index in range(len(images))]
+            predictions = {p.index: p.classes for p in predictor.predict(images, batch_size)}
+        return [predictions[index] for index in range(len(images))]
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ class Mistakes:
     """Collects messages, and ConfigErrors raised in ``with`` blocks of it, to tell all at once."""
 
     def __init__(self) -> None:
-        self.found: dict[str, None] = {}  # in their order, each once
+        self.messages: dict[str, None] = {}  # in their order, each once
 
     def __enter__(self) -> None:
         """Nothing to prepare."""
@@ -40,12 +40,12 @@ class Mistakes:
 
     def add(self, message: str) -> None:
         """Note a message, of one mistake or more in a line each."""
-        self.found.update(dict.fromkeys(message.split("\n")))
+        self.messages.update(dict.fromkeys(message.split("\n")))
 
     def tell(self) -> None:
         """Raise ConfigError if there is any."""
-        if self.found:
-            raise ConfigError("\n".join(self.found))
+        if self.messages:
+            raise ConfigError("\n".join(self.messages))
 
 
 class DataError(UserError):

@@ -165,20 +165,20 @@ def parse_json(
 
 
 def leaves_folder(path: Path) -> bool:
-    """Whether a file is a symbolic link to one outside its folder."""
+    """True if a file is a symbolic link to one outside its folder."""
     return not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(path.parent))
 
 
 def _unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):  # json.loads would keep the last
+    values = dict(pairs)
+    if len(values) < len(pairs):  # json.loads would keep the last
         twice, _ = Counter(key for key, _ in pairs).most_common(1)[0]
         raise ValueError(f"key {twice!r} occurs twice in one object")
-    return found
+    return values
 
 
 def _depth(text: str) -> int:
-    """How deep lists and dicts are nested in valid JSON."""
+    """The depth of nested lists and dicts in valid JSON."""
     text = re.sub(r"\\.", "", text) if "\\" in text else text
     outside = "".join(text.split('"')[::2])  # of strings
     steps = {"[": 1, "{": 1, "]": -1, "}": -1}

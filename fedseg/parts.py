@@ -30,17 +30,17 @@ def part_names(model: nn.Module, patterns: str | Sequence[str], field: str) -> s
     for pattern in [patterns] if isinstance(patterns, str) else patterns:
         if pattern in (HEAD, BODY):
             head = _head(model)
-            found = {n for n in names if n.startswith(head) == (pattern == HEAD)}
+            matching = {n for n in names if n.startswith(head) == (pattern == HEAD)}
         else:
-            found = {n for n in names if any(fnmatchcase(p, pattern) for p in _prefixes(n))}
-        if not found:
+            matching = {n for n in names if any(fnmatchcase(p, pattern) for p in _prefixes(n))}
+        if not matching:
             children = ", ".join(name for name, _ in model.named_children())
             raise ConfigError(
                 f"{field}: {pattern!r} matches no parameter or buffer of {type(model).__name__}; "
                 f"its modules: {children or 'none'} ({HEAD} and {BODY} stand for the layers that "
                 "give the logits and for all others)"
             )
-        chosen |= found
+        chosen |= matching
     return chosen
 
 

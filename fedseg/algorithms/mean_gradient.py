@@ -47,7 +47,7 @@ def check_optimizer(local: OptimWrapper, algorithm: str, count_momentum: bool) -
 
 
 def unit_steps(group: "Mapping[str, Any]", steps: int) -> float:
-    """How far ``steps`` steps of SGD along a constant gradient go, in steps of plain SGD.
+    """The length of ``steps`` steps of SGD along a constant gradient, in steps of plain SGD.
 
     Args:
         group: momentum, dampening and nesterov, a parameter group of ``torch.optim.SGD``.

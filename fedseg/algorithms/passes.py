@@ -29,7 +29,7 @@ def at_rest(model: nn.Module) -> Iterator[None]:
 
 
 def outputs_at(client: Client, w: Tensor) -> Tensor:
-    """What the network with parameters ``w`` makes of the batch, at rest and without a gradient."""
+    """The network's output for the batch with parameters ``w``, at rest and without a gradient."""
     with torch.no_grad(), at_rest(client.model):
         views, inputs = client.flat.views(w), (client.batch["inputs"],)
         return functional_call(client.model, views, inputs, {"mode": "tensor"})

@@ -119,7 +119,7 @@ def image_means(client: Client, data: Any, threshold: float | None) -> list[tupl
     Args:
         threshold: probability above which the model's prediction labels an erased pixel.
     """
-    found, model = [], client.model
+    means, model = [], client.model
     layer, end = model.embedding
     for batch in client_batches(client, data):
         with torch.no_grad(), at_rest(model), record_calls(layer) as calls:
@@ -130,8 +130,8 @@ def image_means(client: Client, data: Any, threshold: float | None) -> list[tupl
             labels = pseudo_labels(logits, labels, threshold, own=True)
         ids = torch.arange(logits.shape[1], device=labels.device)
         one_hot = (labels[:, None] == ids.view(-1, 1, 1)).to(vectors.dtype).flatten(2)
-        found.append((one_hot @ vectors.flatten(2).mT, one_hot.sum(2)))
-    return found
+        means.append((one_hot @ vectors.flatten(2).mT, one_hot.sum(2)))
+    return means
 
 
 def pseudo_labels(logits: Tensor, labels: Tensor, threshold: float, own: bool) -> Tensor:

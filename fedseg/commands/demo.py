@@ -55,7 +55,7 @@ def train_on_streets(
 
 
 def show_streets(options: Sequence[str]) -> int:
-    """What two methods lose in rain, and their predictions."""
+    """The drop of two methods in rain, and their predictions."""
     code, runs = train_on_streets(*STREETS, options)
     if code:
         return code

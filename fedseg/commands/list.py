@@ -68,8 +68,8 @@ def summary() -> None:
         "experiments": "cifar10_a005_fedasam_swa, idda_rainy_silobn",
         "methods": "fedavg, scaffold, fedasam, swa, silobn",
     }
-    for kind, found in names.items():
-        print(f"{len(found):>4} {kind:<12} {examples.get(kind, ', '.join(found[:4]))}, ...")
+    for kind, known in names.items():
+        print(f"{len(known):>4} {kind:<12} {examples.get(kind, ', '.join(known[:4]))}, ...")
     print(
         "\nfedseg list KIND lists one kind, fedseg list SETTING the methods of a setting.\n"
         "To train a setting with methods: fedseg train SETTING --with METHOD METHOD ..."

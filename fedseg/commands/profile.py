@@ -35,9 +35,9 @@ def main() -> None:
 
     if target.is_dir():
         cli.say_trust(arguments["trust"])
-    found = profile(target, **arguments)
+    costs = profile(target, **arguments)
     if as_json:
-        print(json.dumps(found, indent=1))
+        print(json.dumps(costs, indent=1))
         return
     from rich.console import Console
     from rich.table import Table
@@ -45,16 +45,16 @@ def main() -> None:
     from fedseg.units import format_bytes
 
     table = Table("part", "parameters", "GFLOPs", title=f"{target}")
-    rows = {**found["parts"], "all": {name: found[name] for name in ("parameters", "flops")}}
+    rows = {**costs["parts"], "all": {name: costs[name] for name in ("parameters", "flops")}}
     for name, costs in rows.items():
         table.add_row(name, f"{costs['parameters']:,}", f"{costs['flops'] / 1e9:.3f}")
     Console().print(table)
-    height, width = found["size"]
-    print(f"input {height}x{width}, batches of {found['batch size']}, {found['device']}")
-    milliseconds = 1000 * found["seconds per batch"]
-    print(f"{milliseconds:.1f} ms a batch, {found['images per second']:.1f} images/s")
-    model, peak = (format_bytes(found[name]) for name in ("bytes of the model", "peak memory"))
+    height, width = costs["size"]
+    print(f"input {height}x{width}, batches of {costs['batch size']}, {costs['device']}")
+    milliseconds = 1000 * costs["seconds per batch"]
+    print(f"{milliseconds:.1f} ms a batch, {costs['images per second']:.1f} images/s")
+    model, peak = (format_bytes(costs[name]) for name in ("bytes of the model", "peak memory"))
     print(f"model {model}, peak memory {peak}")
-    traffic = found["bytes per round"]
+    traffic = costs["bytes per round"]
     shown = traffic and ", ".join(f"{way} {format_bytes(n)}" for way, n in traffic.items())
     print(f"a round: {shown or 'bytes unknown, no training data'}")

@@ -22,6 +22,6 @@ def main() -> None:
     cli.check_there([arguments.file], "name an archive of fedseg share")
     from fedseg.api import verify
 
-    found = verify(arguments.file, arguments.out)
-    cli.say(f"{found['name']}, round {found['round']}: intact")
-    cli.say(*(f"  {name} {value:.2f}" for name, value in found["metrics"].items()))
+    summary = verify(arguments.file, arguments.out)
+    cli.say(f"{summary['name']}, round {summary['round']}: intact")
+    cli.say(*(f"  {name} {value:.2f}" for name, value in summary["metrics"].items()))

@@ -192,8 +192,8 @@ def _has_dicts(value: Any) -> bool:
 
 @cache
 def _role(path: tuple[str, ...]) -> Role:
-    found = _row(path)
-    return METHOD if found is None else found.role
+    row = _row(path)
+    return METHOD if row is None else row.role
 
 
 @cache

@@ -157,13 +157,13 @@ def _substituted(file: str) -> str:
         text = re.sub(rf"\{{\{{\s*{name}\s*\}}\}}", lambda _, value=value: value, text)
     text = re.sub(r"\{\{['\"]?\s*\$(\w+)\s*:\s*(\S*?)\s*['\"]?\}\}", _environment, text)
     keys = rf"\{{\{{\s*{BASE}\.([\w.]+)\s*\}}\}}"
-    return re.sub(keys, lambda found: BASE + "".join(f"[{k!r}]" for k in found[1].split(".")), text)
+    return re.sub(keys, lambda match: BASE + "".join(f"[{k!r}]" for k in match[1].split(".")), text)
 
 
-def _environment(found: re.Match) -> str:
-    value = os.environ.get(found[1], found[2])
+def _environment(match: re.Match) -> str:
+    value = os.environ.get(match[1], match[2])
     if not value:
-        raise KeyError(f"the environment has no {found[1]}, and there is no default")
+        raise KeyError(f"the environment has no {match[1]}, and there is no default")
     return value
 
 
@@ -182,14 +182,14 @@ def _bases(tree: ast.Module, file: str) -> list[tuple[str, str | None]]:
             break
     else:
         return []
-    found = []
+    bases = []
     for name in names if isinstance(names, list) else [names]:
         if name.startswith(OURS):
-            found.append((str(CONFIGS / name.removeprefix(OURS)), None))
+            bases.append((str(CONFIGS / name.removeprefix(OURS)), None))
         else:
             path, scope = Config._get_cfg_path(name, file)
-            found.append((os.path.normpath(path), scope))
-    return found
+            bases.append((os.path.normpath(path), scope))
+    return bases
 
 
 def _evaluate(code: types.CodeType, base: ConfigDict) -> dict[str, Any]:

@@ -19,8 +19,9 @@ def far_from_published(config: Mapping[str, Any]) -> Iterator[str]:
     """
     ranges: dict[str, list[float]] = {}
     for record in RECORDS:
-        for key, found in (*record.get("values", {}).items(), *record.get("grid", {}).items()):
-            for n in found if isinstance(found, list) else [found]:
+        grid = record.get("grid", {})
+        for key, values in (*record.get("values", {}).items(), *grid.items()):
+            for n in values if isinstance(values, list) else [values]:
                 if key.startswith(TUNED) and type(n) in (int, float) and n > 0:
                     ranges.setdefault(key, []).append(n)
     for key, known in ranges.items():
@@ -31,7 +32,7 @@ def far_from_published(config: Mapping[str, Any]) -> Iterator[str]:
 
 
 def source_of_values(setting: str, methods: Sequence[str]) -> str:
-    """Where the values of a setting with methods come from: published, grid or ours."""
+    """The source of the values of a setting with methods: published, grid or ours."""
     wanted = [] if list(methods) == ["fedavg"] else list(methods)
     fitting = [r for r in RECORDS if setting in r["settings"] and r["methods"] == wanted]
     if any("grid" in record for record in fitting):

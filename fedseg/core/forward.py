@@ -1,4 +1,4 @@
-"""How a batch goes through a model, by MMEngine's conventions."""
+"""The forward pass of a batch through a model, by MMEngine's conventions."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -12,7 +12,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Payload:
-    """What an algorithm, a local loss or a hook exchanges besides vectors like ``w``.
+    """A tensor that an algorithm, a local loss or a hook exchanges besides vectors like ``w``.
 
     Attributes:
         name: in ``Update.payloads``, ``Message.payloads`` and ``Server.state``.
@@ -38,7 +38,7 @@ def num_bytes(tensors: Iterable[Tensor]) -> int:
 
 
 class Size(NamedTuple):
-    """What is sent besides buffers: vectors like ``w`` (or the bytes they take), other bytes.
+    """Size of a message besides buffers: vectors like ``w`` (or the bytes they take), other bytes.
 
     ``more_vectors``: bytes of an element of each payload like ``w``.
     """
@@ -82,7 +82,7 @@ class Message:
 
     @property
     def size(self) -> Size:
-        """What is sent."""
+        """The size of the message."""
         others = [t for t in self.extras.values() if t.shape != self.w.shape]
         vectors = len(self.extras) - len(others) + (not self.known)
         payloads = {} if self.known else self.payloads
@@ -110,7 +110,7 @@ class Update:
     payloads: dict[str, Tensor | tuple[Tensor, Tensor]] = field(default_factory=dict)
 
     def size(self, shape: torch.Size) -> Size:
-        """What is sent, where vectors have this shape."""
+        """The size of the update, where vectors have this shape."""
         return Size(len(self.vectors), self.num_bytes, *_measure(shape, self.payloads.values()))
 
 

@@ -149,14 +149,14 @@ def _ids_of_colors(path: str, label: np.ndarray, colors: Sequence[Sequence[int]]
     codes = np.array(colors) @ (1 << 16, 1 << 8, 1)
     pixels = label.astype(np.int64) @ (1 << 16, 1 << 8, 1)
     order = np.argsort(codes)
-    found = order[np.searchsorted(codes[order[:-1]], pixels)]
-    if (other := codes[found] != pixels).any():
+    positions = order[np.searchsorted(codes[order[:-1]], pixels)]
+    if (other := codes[positions] != pixels).any():
         unknown = np.unique(label[other], axis=0).tolist()
         raise DataError(
             f"{path}: has the colors {str(unknown[:5])[1:-1]}{', ...' * (len(unknown) > 5)}, which "
             "are not in label_colors: add them there"
         )
-    return found.astype(np.uint8)
+    return positions.astype(np.uint8)
 
 
 def _find_fault(data: bytes, header: Image.Image) -> str:
@@ -198,7 +198,7 @@ def _wide(header: Image.Image | None, data: bytes) -> str | None:
 
 
 def _has_exif(path: str) -> bool:
-    """Whether a PNG has a chunk of EXIF, before its pixels or after them."""
+    """True if a PNG has a chunk of EXIF, before its pixels or after them."""
     with open(path, "rb") as file:
         file.seek(len(PNG))
         while len(head := file.read(8)) == 8 and head[4:] != b"eXIf":
@@ -207,7 +207,7 @@ def _has_exif(path: str) -> bool:
 
 
 def _pages(image: Image.Image) -> int:
-    """How many images a file has, without the smaller copies that a TIFF may hold."""
+    """The number of images in a file, without the smaller copies that a TIFF may hold."""
     pages = range(getattr(image, "n_frames", 1))
     if image.format != "TIFF" or len(pages) == 1:
         return len(pages)
@@ -217,16 +217,16 @@ def _pages(image: Image.Image) -> int:
 
 
 def is_hidden(path: str) -> bool:
-    """Whether a part of a path is what a system keeps for itself: macOS, Synology, an editor."""
+    """True if a part of a path is a file of the system or an editor: macOS, Synology."""
     return any(part[:1] == "." or part in ("__MACOSX", "@eaDir") for part in path.split("/"))
 
 
 def walk_files(root: str | Path) -> Iterator[str]:
     """Paths below a root of the files there, hidden ones too, in torchvision's order."""
-    found = []
+    folders_with_names = []
     passed = {os.fspath(root): [Path(os.path.realpath(root))]}  # the real folders above one
     for place, folders, names in os.walk(root, followlinks=True):
-        found.append((place, names))
+        folders_with_names.append((place, names))
         above = passed.pop(place)
         for name in [*folders]:
             path = os.path.join(place, name)
@@ -235,7 +235,7 @@ def walk_files(root: str | Path) -> Iterator[str]:
                 folders.remove(name)
             else:
                 passed[path] = [*above, real]
-    for place, names in sorted(found):
+    for place, names in sorted(folders_with_names):
         below = f"{Path(place).relative_to(root).as_posix()}/".removeprefix("./")
         yield from (below + name for name in sorted(names))
 

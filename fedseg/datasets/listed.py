@@ -67,10 +67,10 @@ def find_domain(pattern: str | None, image: str) -> str:
     """The first group of a pattern that is searched in an image's path; ``all`` without one."""
     if pattern is None:
         return "all"
-    found = re.search(normalize("NFC", pattern), normalize("NFC", image))
-    if not found or not found.re.groups or not found[1]:
+    match = re.search(normalize("NFC", pattern), normalize("NFC", image))
+    if not match or not match.re.groups or not match[1]:
         raise ConfigError(f"dataset.domain: {pattern!r} finds no group in {image!r}")
-    return found[1]
+    return match[1]
 
 
 def color_of(index: int) -> list[int]:

@@ -229,12 +229,12 @@ class SegmentationDataset(Dataset):
 
     def find_classes(self, samples: Iterable[int] | None = None, enough: int = 2) -> list[int]:
         """The classes of the samples' pixels; reads label maps only until there are enough."""
-        found: set[int] = set()
+        classes: set[int] = set()
         for index in range(len(self)) if samples is None else samples:
-            found.update({*np.unique(self._train_ids_of(index)).tolist()} - {IGNORE})
-            if len(found) >= enough:
+            classes.update({*np.unique(self._train_ids_of(index)).tolist()} - {IGNORE})
+            if len(classes) >= enough:
                 break
-        return sorted(found)
+        return sorted(classes)
 
     def _cache_key(self, index: int) -> str:
         """Digest of what a pair depends on: its files and how their ids are read."""

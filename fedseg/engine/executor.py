@@ -1,4 +1,4 @@
-"""Where clients run, and how their updates are summed: by blocks, whoever trains them."""
+"""Running clients, and summing their updates by blocks, whoever trains them."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator

@@ -518,8 +518,8 @@ class FederatedValLoop(BaseLoop):
         for name in (*map(global_name, names), *names):
             for key, entry in self.details.items():
                 if f"{key}/".startswith(f"{name}/") and entry.get("accuracy_by_class"):
-                    found = accuracy_in_mix(self.runner.data, entry["accuracy_by_class"])
-                    record |= {"client_accuracy": found} if found else {}
+                    accuracies = accuracy_in_mix(self.runner.data, entry["accuracy_by_class"])
+                    record |= {"client_accuracy": accuracies} if accuracies else {}
                     return
 
     def results(self, runner: EvaluatedRun, history: list[dict[str, Any]]) -> dict[str, Any]:
@@ -527,7 +527,7 @@ class FederatedValLoop(BaseLoop):
         lines = [record for record in history if record.get("client_accuracy")]
         if not lines:
             return {}
-        found = {
+        table = {
             "images": "test",
             "clients": list(runner.data.clients),
             "classes": list(runner.data.dataset.metainfo["classes"]),
@@ -535,7 +535,7 @@ class FederatedValLoop(BaseLoop):
             "rounds": [record["round"] for record in lines],
             "accuracy": [record["client_accuracy"] for record in lines],
         }
-        return {"client_accuracy": found}
+        return {"client_accuracy": table}
 
 
 @LOOPS.register_module()

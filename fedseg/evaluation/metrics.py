@@ -379,8 +379,8 @@ class BoundaryIoU(PixelMetric):
         predictions = predictions.masked_fill(~valid, self.ignore_index)  # the same is outside
         counts = torch.zeros(3, len(self.classes), dtype=torch.int64, device=labels.device)
         for number in torch.unique(torch.cat([labels[valid], predictions[valid]])).tolist():
-            truth, found = (self._near(ids == number) & valid for ids in (labels, predictions))
-            areas = [(truth & found).sum(), (truth | found).sum(), truth.sum()]
+            truth, predicted = (self._near(ids == number) & valid for ids in (labels, predictions))
+            areas = [(truth & predicted).sum(), (truth | predicted).sum(), truth.sum()]
             counts[:, number] = torch.stack(areas)
         return counts
 

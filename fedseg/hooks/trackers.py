@@ -160,7 +160,7 @@ class Tracker(mm.BaseVisBackend):
 
     @property
     def id_file(self) -> Path:
-        """Where a run's id is kept, so that a resumed run finds it."""
+        """The file of a run's id, for when it is resumed."""
         return self.work_dir / self.package / "run_id"
 
     def add_scalar(self, name: str, value: float, step: int = 0, **_: Any) -> None:

@@ -1,1 +1,1 @@
-"""What a trained model is used for: predictions, exports, profiles, archives to share."""
+"""Using a trained model: predictions, exports, profiles, archives to share."""

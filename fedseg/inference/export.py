@@ -114,8 +114,8 @@ def export(predictor: Predictor, kind: str, out: Path, size: tuple[int, int] | N
     with torch.no_grad():
         logits = deployed.logits(images)
         write = _write_onnx if kind == "onnx" else _write_torchscript
-        found = write(deployed, images, out, facts)
-    _check_equal(logits, found, out)
+        written = write(deployed, images, out, facts)
+    _check_equal(logits, written, out)
     return out
 
 
@@ -158,12 +158,12 @@ def _write_onnx(deployed: Deployed, images: Tensor, out: Path, facts: Any) -> Te
     return torch.from_numpy(session.run(None, {"images": images.cpu().numpy()})[0])
 
 
-def _check_equal(logits: Tensor, found: Tensor, out: Path) -> None:
+def _check_equal(logits: Tensor, classes: Tensor, out: Path) -> None:
     """Raise DataError unless the classes are those of the logits, but for ties."""
-    logits, found = logits.detach().cpu().double(), found.cpu()
+    logits, classes = logits.detach().cpu().double(), classes.cpu()
     best = logits.max(1)
-    taken = logits.gather(1, found[:, None])[:, 0]
-    wrong = (best.values - taken > TIE * logits.abs().max()) & (best.indices != found)
+    taken = logits.gather(1, classes[:, None])[:, 0]
+    wrong = (best.values - taken > TIE * logits.abs().max()) & (best.indices != classes)
     if wrong.any():
         raise DataError(
             f"{out}: predicts other classes than the run's model in {int(wrong.sum())} of "

@@ -24,7 +24,7 @@ Advance = Callable[[int], None]
 
 def find_images(paths: Sequence[str | Path]) -> dict[str, Path]:
     """Every image and video of files and folders, by the name that its predictions get."""
-    found: dict[str, Path] = {}
+    named: dict[str, Path] = {}
     for given in map(Path, paths):
         if not given.exists():
             raise DataError(f"{given}: does not exist: name an image, a video or a folder of them")
@@ -41,11 +41,11 @@ def find_images(paths: Sequence[str | Path]) -> dict[str, Path]:
         for path in inside if given.is_dir() else [given]:
             name = path.relative_to(given).with_suffix("") if given.is_dir() else path.stem
             name, number = str(name), 1
-            while str(name) in found:  # of another folder or format
+            while str(name) in named:  # of another folder or format
                 number += 1
                 name = f"{name.removesuffix(f'_{number - 1}')}_{number}"
-            found[name] = path
-    return found
+            named[name] = path
+    return named
 
 
 def write_predictions(
@@ -60,29 +60,31 @@ def write_predictions(
     videos = {name: path for name, path in images.items() if path.suffix.lower() in VIDEOS}
     names = [name for name in images if name not in videos]
     files, rows, classes = [], [], predictor.classes
-    for found in predictor.predict([images[name] for name in names], batch_size):
-        name = names[found.index]
+    for prediction in predictor.predict([images[name] for name in names], batch_size):
+        name = names[prediction.index]
         if predictor.maps:
             image = pixels_of(images[name])
-            files += write_map(out, name, image, found.classes, classes)
+            files += write_map(out, name, image, prediction.classes, classes)
         else:
-            rows.append((found.index, _row(str(images[name]), found, classes)))
+            rows.append((prediction.index, _row(str(images[name]), prediction, classes)))
         advance(1)
     rows = [row for _, row in sorted(rows)]
     for name, path in videos.items():
         with _Video(path, out / "pictures" / f"{name}.mp4") as video:
             for first, frames in video.parts():
                 shown = {}
-                for found in predictor.predict(frames, batch_size):
-                    shown[found.index] = found
+                for prediction in predictor.predict(frames, batch_size):
+                    shown[prediction.index] = prediction
                     advance(1)
                 for number, frame in enumerate(frames):
-                    found, at = shown[number], first + number
+                    prediction, at = shown[number], first + number
                     if predictor.maps:
-                        files += write_map(out, f"{name}/{at:06d}", None, found.classes, classes)
-                        video.write(overlay(frame, found.classes, classes, everything=True))
+                        files += write_map(
+                            out, f"{name}/{at:06d}", None, prediction.classes, classes
+                        )
+                        video.write(overlay(frame, prediction.classes, classes, everything=True))
                     else:
-                        rows.append(_row(f"{path}#{at}", found, classes))
+                        rows.append(_row(f"{path}#{at}", prediction, classes))
             files += [video.out] * predictor.maps
     if rows:
         write_text(out / "predictions.csv", csv_text(("file", "id", "class", "probability"), rows))
@@ -95,16 +97,16 @@ def write_test_predictions(
 ) -> list[Path]:
     """Predict the run's test images, as evaluation does: a folder or table for each view."""
     files, rows = [], {}
-    for test, view, index, found in predictor.test_images():
+    for test, view, index, prediction in predictor.test_images():
         listed = getattr(test.dataset, "files", None)
         file = str(listed[index][0]) if listed is not None else f"sample {index}"
-        found = np.asarray(found.cpu())
-        if found.ndim:
+        prediction = np.asarray(prediction.cpu())
+        if prediction.ndim:
             name = f"{view}/{index:05d}" + (f"_{Path(file).stem}" if listed is not None else "")
             image = pixels_of(file) if listed is not None else None
-            files += write_map(out, name, image, found, predictor.classes)
+            files += write_map(out, name, image, prediction, predictor.classes)
         else:
-            row = (file, int(found), predictor.classes.names[int(found)])
+            row = (file, int(prediction), predictor.classes.names[int(prediction)])
             rows.setdefault(view, []).append(row)
         advance(1)
     for view, lines in rows.items():
@@ -114,9 +116,9 @@ def write_test_predictions(
     return files
 
 
-def _row(file: str, found: Any, classes: Classes) -> tuple[Any, ...]:
-    id_ = int(found.classes)
-    return file, id_, classes.names[id_], float(found.probabilities[id_])
+def _row(file: str, prediction: Any, classes: Classes) -> tuple[Any, ...]:
+    id_ = int(prediction.classes)
+    return file, id_, classes.names[id_], float(prediction.probabilities[id_])
 
 
 def write_map(

@@ -105,14 +105,14 @@ class Predictor:
 
     @property
     def pipeline(self) -> Pipeline:
-        """What happens to a test image before the model's own preprocessing."""
+        """The transforms of a test image before the model's own preprocessing."""
         steps = self.loader["dataset"].get("pipeline")
         if steps is None and issubclass(self.kind, PhotoDataset):
             steps = PIPELINES["test"]
         return Pipeline(steps or ())
 
     def prepare(self, image: np.ndarray) -> np.ndarray:
-        """What the model normalizes of a photograph, uint8 [C, h, w]."""
+        """A photograph, transformed as a test image: uint8 [C, h, w], which the model normalizes."""
         dataset = self._set_of([image]).dataset
         return dataset[0 if isinstance(dataset, ImageArrays) else (0, 0)]["inputs"].numpy()
 
@@ -151,13 +151,15 @@ class Predictor:
         plan = [b for held in groups.values() for b in balanced_batches(np.array(held), most)]
         task = self.model(test, plan)
         task = EvalTask(plan, task.w, task.buffers, task.batch_statistics)
-        for indices, data, found in DomainEvaluator(self.runner, [test])._predict(test, task):
+        for indices, data, predictions in DomainEvaluator(self.runner, [test])._predict(test, task):
             shares = [None] * len(indices)
             if not self.maps:
                 with torch.no_grad(), self.runner.autocast():
                     logits = forward(self.runner.model, {"inputs": data["inputs"]}, "tensor")
                 shares = logits.float().softmax(1).cpu().numpy()
-            for index, classes, share in zip(indices, found.cpu().numpy(), shares, strict=True):
+            for index, classes, share in zip(
+                indices, predictions.cpu().numpy(), shares, strict=True
+            ):
                 yield Prediction(index, classes, share)
 
     def _sizes(self, images: Sequence[Pixels]) -> list[Any]:
@@ -284,8 +286,8 @@ def _classes(kind: type, loader: Mapping[str, Any], folder: Path, count: int | N
     names, palette = getattr(kind, "classes", None), getattr(kind, "palette", None)
     if not isinstance(names, tuple):
         try:
-            found = build(DATASETS, loader["dataset"], "test_dataloader.dataset")
-            return read_classes(found.metainfo)
+            dataset = build(DATASETS, loader["dataset"], "test_dataloader.dataset")
+            return read_classes(dataset.metainfo)
         except UserError:  # it is not there: images are predicted without it
             names = None
     if names is None and (folder / FILE_NAME).is_file():

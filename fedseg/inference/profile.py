@@ -1,4 +1,4 @@
-"""What a model costs: parameters, operations, latency, memory, and the bytes of a round."""
+"""The costs of a model: parameters, operations, latency, memory, and the bytes of a round."""
 
 import statistics
 from collections.abc import Mapping, Sequence

@@ -217,7 +217,7 @@ def _own_tables(
 
 
 def _spread_columns(runs: Iterable[FoundRun]) -> tuple[Column, ...]:
-    """What the worst tenth of clients or domains reach, where runs have evaluated them."""
+    """The results of the worst tenth of clients or domains, where runs have evaluated them."""
     names = dict.fromkeys(name for run in runs for name in flatten(run.results.final))
     return tuple(
         Column(name, f"{metric.domain}, worst 10 %", name, "final", (None, name))

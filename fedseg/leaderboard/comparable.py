@@ -80,7 +80,7 @@ def _is_default(key: str, value: Any) -> bool:
 
 
 def clients_per_round(results: Results) -> Participation:
-    """How many clients took part in a round; of those drawn one by one, the number on average."""
+    """The number of clients in a round; of those drawn one by one, the number on average."""
     sampler = (results.config or {}).get("client_sampler") or {}
     if sampler.get("type") != POISSON:
         return results.clients_per_round

@@ -92,7 +92,7 @@ def method_of_results(results: Results, local_epochs: int | None) -> Method:
 
 
 def _parts(config: Mapping[str, Any]) -> Iterator[str]:
-    """What published records have no words for, of a config that may hold anything."""
+    """The part of a config that published records have no words for; it may hold anything."""
     yield from (component_type(config.get(key)) for key in BESIDES)
     hooks, personal, model = (config.get(key) for key in ("custom_hooks", "personal", "model"))
     kinds = map(component_type, hooks if isinstance(hooks, list) else ())

@@ -106,7 +106,7 @@ def _notes(table: Table, further: bool) -> list[str]:
 
 
 def _spread(board: Board, table: Table) -> list[TextTable]:
-    """What the runs of a table reach over clients or domains."""
+    """The results of a table's runs over clients or domains."""
     finals = {id_: flatten(run.results.final) for id_, run in board.runs.items()}
     runs = {f"{row.method.label}, {row.name}": [finals[i] for i in row.runs] for row in table.runs}
     return spread_table(runs)

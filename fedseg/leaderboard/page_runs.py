@@ -80,7 +80,7 @@ def _link(run: Path, board: Path) -> str:
 
 
 def train_command(results: Results) -> tuple[str, str]:
-    """What trains a run again that was composed of the suite's names, and a remark; else empty.
+    """The command that trains a run of the suite's names again, and a remark; else empty.
 
     What its config has besides are options of the command if they are few numbers: text may come
     from anyone, and could name files and modules. The remark says if there are others.
@@ -149,8 +149,8 @@ def _numbers(values: Any) -> dict[str, float | None]:
 
 def _corruptions(final: Mapping[str, Mapping[str, Any]]) -> dict[str, list[float | None]]:
     """Accuracy by corruption, one per severity, of the first test set that has it."""
-    found = (metrics.get("corruptions") for metrics in final.values())
-    rows = next((rows for rows in found if isinstance(rows, dict) and rows), {})
+    tables = (metrics.get("corruptions") for metrics in final.values())
+    rows = next((rows for rows in tables if isinstance(rows, dict) and rows), {})
     return {n: [*map(_number, values)] for n, values in rows.items() if isinstance(values, list)}
 
 
@@ -201,7 +201,7 @@ def _pictures(run: FoundRun, folder: Path, messages: list[str]) -> list[dict[str
         return []
     paths = [p for p in sorted(source.glob("*/*.png")) if p.is_file() and not p.is_symlink()]
     domains = [
-        [*found] for place, found in groupby(paths, lambda p: p.parent) if not place.is_symlink()
+        [*files] for place, files in groupby(paths, lambda p: p.parent) if not place.is_symlink()
     ]
     share = max(1, MOST_PICTURES // max(1, len(domains)))
     copied = []

@@ -122,7 +122,7 @@ class SeededDataset(Dataset):
 
 @dataclass(frozen=True)
 class Failure:
-    """What comes in the place of a batch: the sample at which a data set failed, and why.
+    """Takes the place of a batch: the sample at which a data set failed, and why.
 
     Torch passes on an error of another process as text, this as it is.
     """
@@ -255,9 +255,9 @@ class BatchLoader:
             except Exception:
                 return
         for group in groups:
-            found = {made[sizes[i]]: i for i in group}
-            if len(found) > 1 or (len(same) > 1 and len(group) > 1):
-                shown = [*found.values()][:2]
+            examples = {made[sizes[i]]: i for i in group}
+            if len(examples) > 1 or (len(same) > 1 and len(group) > 1):
+                shown = [*examples.values()][:2]
                 listed = ", ".join(f"{files[i][0]} {list(sizes[i])}" for i in shown)
                 raise ConfigError(
                     f"{where}: leaves samples of several sizes in a batch ({listed}): {SAME_SIZE}"

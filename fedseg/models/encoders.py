@@ -56,7 +56,7 @@ class TimmEncoder:
     def fit_weights(
         self, content: dict[str, Tensor]
     ) -> tuple[nn.Module, dict[str, Tensor], tuple[str, ...]]:
-        """What a weights file is for, its tensors by the names there, prefixes of its classifier.
+        """The purpose of a weights file, its tensors by name, and prefixes of its classifier.
 
         A checkpoint of such a network, whose names begin with ``backbone``, has nothing besides.
         """

@@ -38,7 +38,7 @@ class FeatureCache:
 
     @cached_property
     def folder(self) -> Path:
-        """Where the features are; the weights must be loaded by then."""
+        """The folder of the features; the weights must be loaded by then."""
         digest = hashlib.blake2b(digest_size=16)
         for name, tensor in self.module.state_dict().items():
             digest.update(name.encode())
@@ -65,8 +65,8 @@ class FeatureCache:
                     "features change: freeze them too, or leave the cache out"
                 )
             paths = self._paths(images, f"{compute.__name__}{args}{options}")
-            found = [_read(path, images.device) for path in paths]
-            missing = [number for number, one in enumerate(found) if one is None]
+            features = [_read(path, images.device) for path in paths]
+            missing = [number for number, one in enumerate(features) if one is None]
             if missing and active is None:
                 made = self._try(partial(compute, *args, **options), images)
                 if not self.active[self.module.training]:
@@ -75,9 +75,9 @@ class FeatureCache:
             elif missing:
                 made = compute(images[missing], *args, **options)
             for row, number in enumerate(missing):
-                found[number] = map_tensors(lambda rows, row=row: rows[row].clone(), made)
-                _write(paths[number], found[number])
-            return map_tensors(_stack, *found)
+                features[number] = map_tensors(lambda rows, row=row: rows[row].clone(), made)
+                _write(paths[number], features[number])
+            return map_tensors(_stack, *features)
 
         return answer
 
@@ -155,15 +155,15 @@ def cache_features(model: nn.Module, frozen: Collection[str], folder: str | Path
         ConfigError: there is none, or more than one.
     """
     tensors = [name for name, _ in [*model.named_parameters(), *model.named_buffers()]]
-    found: list[str] = []
+    frozen_modules: list[str] = []
     for name, module in model.named_modules():
         own = [tensor for tensor in tensors if tensor.startswith(f"{name}.")]
-        inner = name.startswith(tuple(f"{outer}." for outer in found))
+        inner = name.startswith(tuple(f"{outer}." for outer in frozen_modules))
         if own and not inner and any(True for _ in module.parameters()):
-            found += [name] * frozenset(own).issubset(frozen)
-    if len(found) != 1:
+            frozen_modules += [name] * frozenset(own).issubset(frozen)
+    if len(frozen_modules) != 1:
         raise ConfigError(
             "model.feature_cache: needs one module that model.freeze names as a whole, such as "
-            f"'backbone', not {', '.join(found) or 'none'}"
+            f"'backbone', not {', '.join(frozen_modules) or 'none'}"
         )
-    FeatureCache(model.get_submodule(found[0]), found[0], Path(folder))
+    FeatureCache(model.get_submodule(frozen_modules[0]), frozen_modules[0], Path(folder))

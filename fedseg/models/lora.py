@@ -89,13 +89,13 @@ class LoRA:
         chosen = []
         for pattern in [self.targets] if isinstance(self.targets, str) else self.targets:
             names = part_names(model, pattern, "model.lora.targets")
-            found = [name for name in fitting if f"{name}.weight" in names]
-            if not found:
+            matching = [name for name in fitting if f"{name}.weight" in names]
+            if not matching:
                 raise ConfigError(
                     f"model.lora.targets: {pattern!r} matches no linear layer and no convolution "
                     "without groups, dilation and non-zero padding modes: name other layers"
                 )
-            chosen += found
+            chosen += matching
         if not chosen:
             raise ConfigError("model.lora.targets: is empty: name layers, or leave it out")
         return list(dict.fromkeys(chosen))

@@ -67,7 +67,7 @@ def assign(costs: Sequence[float], workers: int) -> list[list[int]]:
 
 
 def speed_up(costs: Sequence[float], workers: int) -> float:
-    """How many times as fast a round trains, if every worker is as fast as one alone."""
+    """The speedup of a round, if every worker is as fast as one alone."""
     longest = max(sum(costs[p] for p in share) for share in assign(costs, workers))
     return sum(costs) / longest if longest else 1.0
 

@@ -1,1 +1,1 @@
-"""What a user looks at after a run: pictures of predictions, curves, tables."""
+"""Reports of runs: pictures of predictions, curves, tables."""

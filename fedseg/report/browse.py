@@ -1,4 +1,4 @@
-"""What clients see: images after augmentation with their labels, as one page by client."""
+"""A page of the images that clients train on, after augmentation, with their labels."""
 
 import base64
 import io

@@ -273,8 +273,8 @@ def draw_corruptions(sides: Sequence[Side]) -> Figure | None:
 
     As Caldarola et al., ECCV 2022, figures 6 and 8. Of seeds the mean; None without corrupted sets.
     """
-    found = [[corruption_table(run.results.final) for run in s.runs if run.results] for s in sides]
-    means = [[{n: row["mean"] for n, row in t.items()} for t in tables if t] for tables in found]
+    tabled = [[corruption_table(run.results.final) for run in s.runs if run.results] for s in sides]
+    means = [[{n: row["mean"] for n, row in t.items()} for t in tables if t] for tables in tabled]
     names = dict.fromkeys(name for tables in means for table in tables for name in table)
     if not names:
         return None

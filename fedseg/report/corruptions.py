@@ -22,8 +22,8 @@ def corruption_table(
     None, for one over fewer would not compare. Without a corrupted set there is no table. DataError
     if a corruption has another number of accuracies than there are severities.
     """
-    found = (e for e in domains.values() if isinstance(e.get("corruptions") or None, Mapping))
-    entry = next(found, None)
+    entries = (e for e in domains.values() if isinstance(e.get("corruptions") or None, Mapping))
+    entry = next(entries, None)
     if entry is None:
         return None
     rows = entry["corruptions"]

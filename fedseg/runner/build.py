@@ -362,7 +362,7 @@ def assemble_trainer(
 
 
 def declare_payloads(parts: Iterable[Any], data: ClientData, flat: FlatModel) -> list[Payload]:
-    """What these declare to exchange, in numbers; ConfigError for two of one name."""
+    """The declared payloads, their shapes as numbers; ConfigError for two of one name."""
     classes = len(_classes(getattr(data, "dataset", None)))
     classes = classes or getattr(flat.model, "num_classes", None)
     sizes = {"classes": classes, "clients": len(data.clients)}
@@ -529,7 +529,7 @@ UNLABELED = "every pixel of every sample is ignored: do its label maps have the 
 
 
 def _describe_labels(dataset: Any, kind: str, groups: Mapping[str, Iterable[int]]) -> str | None:
-    """Why the labels teach nothing: there are none, in all or in a group, or all are of one class."""
+    """Why the labels teach nothing: there are none, in all or in a group, or of one class only."""
     ids = names = _classes(dataset)
     labels, of_pixels = getattr(dataset, "labels", None), isinstance(dataset, SegmentationDataset)
     if of_pixels:

@@ -64,7 +64,7 @@ class Facts(BaseModel):
 
 
 def checkpoint_path(folder: Path, round_: int) -> Path:
-    """Where the checkpoint of a round lies."""
+    """The path of the checkpoint of a round."""
     return folder / f"round_{round_:06d}.pth"
 
 
@@ -140,8 +140,8 @@ def save_checkpoint(path: Path, payload: Mapping[str, Any], frozen: Collection[s
         file = path.with_name(f"frozen_{digest[:16]}.pth")
         for key in set(STATE_DICTS) & payload.keys():
             payload[key] = {n: t for n, t in payload[key].items() if n not in shared}
-        found = _share(file, shared, digest)
-        payload["frozen"] = {"file": file.name, "sha256": found, "names": [*weights]}
+        checksum = _share(file, shared, digest)
+        payload["frozen"] = {"file": file.name, "sha256": checksum, "names": [*weights]}
     save_tensors(path, {**payload, DIGEST: _content_digest(payload)})
 
 
@@ -151,10 +151,10 @@ def _share(file: Path, weights: Mapping[str, Tensor], digest: str) -> str:
     A file that changed since this process met it is written again, to the bytes that it had: the
     checkpoints before name their sum.
     """
-    found = sha256(file) if file.is_file() and not file.is_symlink() else None
-    if found is None or found != _SHARED.get(file):
-        sound = found is not None and file not in _SHARED and _has(file, digest)
-        _SHARED[file] = found if sound else save_tensors(file, weights)
+    checksum = sha256(file) if file.is_file() and not file.is_symlink() else None
+    if checksum is None or checksum != _SHARED.get(file):
+        sound = checksum is not None and file not in _SHARED and _has(file, digest)
+        _SHARED[file] = checksum if sound else save_tensors(file, weights)
     return _SHARED[file]
 
 
@@ -205,7 +205,7 @@ def load_checkpoint(path: str | Path) -> dict[str, Any]:
     return payload
 
 
-def check_like(found: Any, expected: Any, where: str) -> None:
+def check_like(value: Any, expected: Any, where: str) -> None:
     """Raise DataError unless a value has the types, names and shapes of another.
 
     Args:
@@ -214,21 +214,21 @@ def check_like(found: Any, expected: Any, where: str) -> None:
     """
     kinds = (Tensor, Mapping, list, Real)
     kind = next((kind for kind in kinds if isinstance(expected, kind)), object)
-    if not isinstance(found, kind):
-        raise DataError(f"{where}: has the wrong type, {type(found).__name__}")
+    if not isinstance(value, kind):
+        raise DataError(f"{where}: has the wrong type, {type(value).__name__}")
     if kind is Mapping:
         for key, like in expected.items():
-            if key not in found:
+            if key not in value:
                 raise DataError(f"{where}: {key}: is missing")
-            check_like(found[key], like, f"{where}: {key}")
+            check_like(value[key], like, f"{where}: {key}")
     elif kind is Tensor:
-        sides = [f"{tuple(one.shape)} of {one.dtype}" for one in (found, expected)]
+        sides = [f"{tuple(one.shape)} of {one.dtype}" for one in (value, expected)]
         if sides[0] != sides[1]:
             raise DataError(f"{where}: is {sides[0]}, expected {sides[1]}")
     elif kind is list and expected:
-        if len(found) != len(expected):
-            raise DataError(f"{where}: has {len(found)} entries, expected {len(expected)}")
-        for number, (one, like) in enumerate(zip(found, expected, strict=True)):
+        if len(value) != len(expected):
+            raise DataError(f"{where}: has {len(value)} entries, expected {len(expected)}")
+        for number, (one, like) in enumerate(zip(value, expected, strict=True)):
             check_like(one, like, f"{where}[{number}]")
 
 
@@ -247,8 +247,8 @@ def checkpoints(folder: Path) -> list[tuple[int, Path]]:
     """(round, path) of every checkpoint in a folder, oldest first."""
     if not folder.is_dir():
         return []
-    found = ((PATTERN.fullmatch(path.name), path) for path in folder.iterdir())
-    return sorted((int(match[1]), path) for match, path in found if match)
+    matches = ((PATTERN.fullmatch(path.name), path) for path in folder.iterdir())
+    return sorted((int(match[1]), path) for match, path in matches if match)
 
 
 def latest_checkpoint(
@@ -294,15 +294,15 @@ def proved_rounds(history: Iterable[dict[str, Any]]) -> set[int]:
 
 def good_checkpoint_message(folder: Path, history: list[dict[str, Any]]) -> str:
     """The part of a failed round's message that names the newest and the last good checkpoint."""
-    found = checkpoints(folder)
+    saved = checkpoints(folder)
     proved = proved_rounds(history)
-    good = next((entry for entry in reversed(found) if entry[0] in proved), None)
-    if not found:
+    good = next((entry for entry in reversed(saved) if entry[0] in proved), None)
+    if not saved:
         return "There is no checkpoint yet"
-    newest = f"{found[-1][1]} (round {found[-1][0]})"
+    newest = f"{saved[-1][1]} (round {saved[-1][0]})"
     if good is None:
         return f"No checkpoint is known to be good; the newest is {newest}"
-    if good == found[-1]:
+    if good == saved[-1]:
         return f"--resume continues from the newest checkpoint, {newest}, which is good"
     return (
         f"The newest checkpoint, {newest}, is not known to be good: --resume continues from it. "
@@ -409,10 +409,10 @@ class FederatedCheckpointHook(FederatedHook):
             shutil.copyfileobj(source, target)
 
     def _clean(self, runner: Any) -> None:
-        found = checkpoints(runner.checkpoint_folder)
-        good = max((round_ for round_, _ in found if round_ in self.proved), default=None)
-        newest = [f for f in found if f in found[-self.keep_last :] or f[0] == good]
-        for round_, path in found:
+        saved = checkpoints(runner.checkpoint_folder)
+        good = max((round_ for round_, _ in saved if round_ in self.proved), default=None)
+        newest = [f for f in saved if f in saved[-self.keep_last :] or f[0] == good]
+        for round_, path in saved:
             kept = self.keep_every and round_ % self.keep_every == 0
             if not kept and (round_, path) not in newest:
                 path.unlink(missing_ok=True)

@@ -85,11 +85,11 @@ def recorded(
 
 def newest_checkpoint(folder: Path) -> tuple[int, Path]:
     """(round, path) of a run's newest checkpoint."""
-    found = checkpoints(own_path(folder, "checkpoints"))
-    if not found:
+    saved = checkpoints(own_path(folder, "checkpoints"))
+    if not saved:
         raise DataError(f"{folder / 'checkpoints'}: {NO_CHECKPOINT}")
-    own_path(folder, f"checkpoints/{found[-1][1].name}")
-    return found[-1]
+    own_path(folder, f"checkpoints/{saved[-1][1].name}")
+    return saved[-1]
 
 
 def read_recorded(folder: Path, options: Sequence[str] = ()) -> Config:

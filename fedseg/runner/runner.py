@@ -343,9 +343,9 @@ class FederatedRunner(Runner):
         if self._resume:
             remove_temporaries(self.checkpoint_folder)
             with logs.logged_warnings(self.logger):
-                found = latest_checkpoint(self.checkpoint_folder, partial(run_state.restore, self))
-            if found is not None:
-                path, payload = found
+                newest = latest_checkpoint(self.checkpoint_folder, partial(run_state.restore, self))
+            if newest is not None:
+                path, payload = newest
                 done = self._finished_rounds()
                 made = payload["meta"].get("config_sha256")
                 self._other_config = done == self.max_rounds and made != config_digest(self.cfg)

@@ -132,7 +132,7 @@ def _write_mark(work_dir: Path, **changes: Any) -> None:
 
 
 def config_copy(cfg: Config) -> Path:
-    """Where a run's config lies for people: under the run's name, which has an id in ``cfg``."""
+    """The path of the readable config: under the run's name, which has an id in ``cfg``."""
     return Path(cfg.work_dir) / f"{cfg.experiment_name.rpartition('_')[0]}.py"
 
 
@@ -224,11 +224,11 @@ def explain_how_to_resume(cfg: Config) -> Iterator[None]:
             raise
         root = Path(cfg.work_dir)
         own = cfg.get("resume") or _read_mark(root).get("run") == cfg.experiment_name
-        found = checkpoints(root / "checkpoints") if own else []  # or an earlier run's still
+        existing = checkpoints(root / "checkpoints") if own else []  # or an earlier run's still
         saved = "no round finished, nothing saved: rerun the command"
-        if found:
+        if existing:
             goes_on = f"Go on with: {resume_command(cfg)}"
-            saved = f"rounds 1 to {found[-1][0]} are saved. {goes_on}"
+            saved = f"rounds 1 to {existing[-1][0]} are saved. {goes_on}"
         advice = type(told)(f"{told}; {saved}")
         advice.details = told.details
         raise advice from error

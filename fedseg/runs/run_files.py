@@ -238,7 +238,7 @@ def read_runs(paths: Iterable[str | Path]) -> tuple[list[FoundRun], list[str]]:
 
 
 def _read_verified(folder: Path, results: Results, messages: list[str]) -> Verified | None:
-    """What ``verify`` has written of these results; None if nothing, or of others."""
+    """The verdict of ``verify`` on these results; None if there is none, or it is of others."""
     path = folder / VERIFIED
     if not os.path.lexists(path):
         return None
