@@ -112,7 +112,7 @@ class Predictor:
         return Pipeline(steps or ())
 
     def prepare(self, image: np.ndarray) -> np.ndarray:
-        """A photograph, transformed as a test image: uint8 [C, h, w], which the model normalizes."""
+        """A photograph, transformed as a test image, not yet normalized: uint8 [C, h, w]."""
         dataset = self._set_of([image]).dataset
         return dataset[0 if isinstance(dataset, ImageArrays) else (0, 0)]["inputs"].numpy()
 
