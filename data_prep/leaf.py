@@ -57,14 +57,14 @@ class LeafFiles:
                         raise DataError(f"{file}: user {user!r} is in {seen[user]}, too: keep one")
                     seen[user] = file
                     try:
-                        own = self._images(x), self._labels(y)
-                        if len(own[0]) != len(own[1]):
-                            raise ValueError(f"{len(own[0])} samples have {len(own[1])} labels")
+                        data = self._images(x), self._labels(y)
+                        if len(data[0]) != len(data[1]):
+                            raise ValueError(f"{len(data[0])} samples have {len(data[1])} labels")
                     except (TypeError, ValueError, OverflowError) as error:
                         raise DataError(f"{file}: user {user!r}: {error}: make it again") from error
-                    images.append(own[0])
-                    labels.append(own[1])
-                    users += [user] * len(own[0])
+                    images.append(data[0])
+                    labels.append(data[1])
+                    users += [user] * len(data[0])
             if not users:
                 raise DataError(f"{place}: {split}: has no sample: make it again")
             parts[split] = Part(np.concatenate(images), np.concatenate(labels), users)
@@ -108,10 +108,10 @@ def _read_json(file: Path) -> Iterator[tuple[str, Any, Any]]:
         counts = dict(zip(content["users"], content["num_samples"], strict=True))
         if not counts.keys() == content["user_data"].keys() or len(counts) < len(content["users"]):
             raise ValueError("users are not those of user_data, each once")
-        for user, own in content["user_data"].items():
-            if counts[user] != len(own["x"]):
-                raise ValueError(f"user {user!r} has {len(own['x'])} samples, not {counts[user]}")
-            yield user, own["x"], own["y"]
+        for user, data in content["user_data"].items():
+            if counts[user] != len(data["x"]):
+                raise ValueError(f"user {user!r} has {len(data['x'])} samples, not {counts[user]}")
+            yield user, data["x"], data["y"]
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise DataError(f"{file}: is no file of LEAF ({error}): make it again") from error
 
@@ -123,8 +123,8 @@ def _read_hdf5(file: Path) -> Iterator[tuple[str, Any, Any]]:
         raise ResourceError(f"{file}: needs h5py: pip install 'fedseg[hdf5]'") from error
     try:
         with h5py.File(file) as content:
-            for user, own in content["examples"].items():
-                x, y = own["pixels"], own["label"]  # of any size: nothing is read yet
+            for user, data in content["examples"].items():
+                x, y = data["pixels"], data["label"]  # of any size: nothing is read yet
                 if x.shape[1:] != (28, 28) or x.shape[:1] != y.shape or len(x) > MOST:
                     raise ValueError(f"user {user!r} has shapes {x.shape} and {y.shape}")
                 if x.dtype.kind not in "fiu" or y.dtype.kind not in "iu":

@@ -55,8 +55,8 @@ def atomic_writer(path: str | Path, mode: str = "w", sync: bool = False) -> Iter
         os.replace(temporary, path)
     except BaseException as error:
         temporary.unlink(missing_ok=True)
-        own = isinstance(error, OSError) and error.filename in (None, temporary, str(temporary))
-        if own and error.errno is not None:
+        ours = isinstance(error, OSError) and error.filename in (None, temporary, str(temporary))
+        if ours and error.errno is not None:
             error.filename = str(path)  # a write does not say where
         raise
     if sync:

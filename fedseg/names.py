@@ -98,15 +98,15 @@ def by_case(name: str, known: Iterable[str]) -> str | None:
     known = list(known)
     if name in known:
         return name
-    same = [own for own in known if own.casefold() == name.casefold()]
+    same = [candidate for candidate in known if candidate.casefold() == name.casefold()]
     return same[0] if len(same) == 1 else None
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A hint with the closest known names, whatever their case, or nothing."""
     by_case: dict[str, list[str]] = {}
-    for own in known:
-        by_case.setdefault(own.casefold(), []).append(own)
+    for candidate in known:
+        by_case.setdefault(candidate.casefold(), []).append(candidate)
     matches = difflib.get_close_matches(name.casefold(), by_case, n=3)
-    close = [own for match in matches for own in by_case[match]]
+    close = [candidate for match in matches for candidate in by_case[match]]
     return f" (did you mean {' or '.join(map(repr, close))}?)" if close else ""

@@ -86,11 +86,11 @@ class Ditto(FedAvg):
         client.state.setdefault(self.own_model, client.start.clone())
 
     def after_step(self, client: Client) -> None:
-        own = client.state[self.own_model]
+        personal = client.state[self.own_model]
         self._trained.copy_(client.w)
-        client.w.copy_(own)
+        client.w.copy_(personal)
         with frozen_running_statistics(client.model), torch.enable_grad():
             client.backward(replay=True)
-        client.grad.add_(own - client.start, alpha=self.lam)
-        own.add_(client.grad, alpha=-client.lr)
+        client.grad.add_(personal - client.start, alpha=self.lam)
+        personal.add_(client.grad, alpha=-client.lr)
         client.w.copy_(self._trained)

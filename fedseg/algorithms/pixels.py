@@ -64,9 +64,9 @@ def choose_anchors(labels: Tensor, most: int) -> Tensor:
     classes = labels[labels != NONE].unique().tolist()
     chosen = [labels.new_empty(0)]
     for class_ in classes:
-        (own,) = torch.nonzero(labels == class_, as_tuple=True)
-        drawn = torch.randperm(len(own))[: max(1, most // len(classes))]
-        chosen.append(own[drawn.to(own.device)])
+        (pixels,) = torch.nonzero(labels == class_, as_tuple=True)
+        drawn = torch.randperm(len(pixels))[: max(1, most // len(classes))]
+        chosen.append(pixels[drawn.to(pixels.device)])
     return torch.cat(chosen)
 
 
@@ -196,9 +196,9 @@ class FedSeg(PixelContrast):
         known = getattr(self.data.dataset, "known", None)
         if known is not None:
             classes, held = range(len(self.data.dataset.classes)), self.data.indices[client.id]
-            own = {c for i in held for c in known.get(i, classes)}
-            if len(own) < len(classes):  # else nothing is erased
-                self.unknown = torch.tensor([c not in own for c in classes]).to(client.w.device)
+            ids = {c for i in held for c in known.get(i, classes)}
+            if len(ids) < len(classes):  # else nothing is erased
+                self.unknown = torch.tensor([c not in ids for c in classes]).to(client.w.device)
         if self.contrast or self.pseudo:
             means = image_means(client, self.data, self.threshold)
             sums, counts = (torch.cat(parts) for parts in zip(*means, strict=True))
@@ -220,8 +220,8 @@ class FedSeg(PixelContrast):
         small = small_labels(labels, features.shape[-2:], outputs[0].shape[1])
         with torch.autocast(labels.device.type, enabled=False):
             if self.contrast:
-                own = small.masked_fill(small == ERASED, NONE)
-                total = total + self.contrast * self.term(client, features, own)
+                labeled = small.masked_fill(small == ERASED, NONE)
+                total = total + self.contrast * self.term(client, features, labeled)
             if self.pseudo and self.unknown is not None:
                 logits = outputs_at(client, client.start)
                 guessed = pseudo_labels(logits, small, self.threshold, own=False)
@@ -284,8 +284,8 @@ class FedProtoPixels(PixelContrast):
             labels, features.shape[-2:], client.payloads["pixel_prototypes"].shape[0]
         )
         with torch.autocast(labels.device.type, enabled=False):
-            own = small.masked_fill(small == ERASED, NONE)
-            return total + self.weight * self.term(client, features, own)
+            labeled = small.masked_fill(small == ERASED, NONE)
+            return total + self.weight * self.term(client, features, labeled)
 
     def finish(self, client: Client) -> dict[str, tuple[Tensor, Tensor]]:
         sums, counts = (0, 0)

@@ -105,8 +105,8 @@ def confident(logits: Tensor, erased: Tensor, threshold: float, share: float) ->
     counts = best > threshold
     for image, chosen, guess, where in zip(best, counts, classes, erased, strict=True):
         for class_ in guess[where].unique():
-            own = where & (guess == class_)
-            most = math.ceil(share * int(own.sum()))
+            pixels = where & (guess == class_)
+            most = math.ceil(share * int(pixels.sum()))
             if most:
-                chosen |= own & (image >= image[own].topk(most).values[-1])
+                chosen |= pixels & (image >= image[pixels].topk(most).values[-1])
     return torch.where(counts & erased, classes, -1)

@@ -49,8 +49,8 @@ def main() -> None:
     run, paths, out = (arguments.pop(name) for name in ("run", "paths", "out"))
     if "-" in paths and len(paths) > 1:
         parser.error("-: the test images cannot be combined with other paths")
-    own = None if paths == ["-"] else paths
-    cli.check_there(own or (), "name an image, a video or a folder of them")
+    given = None if paths == ["-"] else paths
+    cli.check_there(given or (), "name an image, a video or a folder of them")
     cli.check_there([run], "name a run's work dir")
     from fedseg.api import predict
 
@@ -58,6 +58,6 @@ def main() -> None:
     with cli.progress() as bar:
         task = bar.add_task("images", total=None)
         advance = lambda images: bar.advance(task, images)  # noqa: E731
-        done = predict(run, own, out=out, advance=advance, **arguments)
+        done = predict(run, given, out=out, advance=advance, **arguments)
     cli.say(done.statistics, file=sys.stderr)
     cli.say(*dict.fromkeys(out / path.relative_to(out).parts[0] for path in done.files))

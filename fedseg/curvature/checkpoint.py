@@ -119,8 +119,8 @@ class RunData:
         clients = [c for c in clients if policy is None or c in self.statistics]
         if not clients:
             raise DataError(f"{name}: the checkpoint has no client's BatchNorm statistics")
-        own = [self.data.indices[c] for c in clients]
-        chosen = np.concatenate(own) if name == TRAIN else np.arange(len(test.dataset))
+        held = [self.data.indices[c] for c in clients]
+        chosen = np.concatenate(held) if name == TRAIN else np.arange(len(test.dataset))
         if count is not None and count < len(chosen):
             chosen = generator_for(self.seed, "curvature samples").choice(chosen, count, False)
         source = test or self.data
@@ -129,7 +129,7 @@ class RunData:
         size = len(chosen) if size == "full" else size
         parts = [Part(balanced_batches(np.unique(chosen), size))]
         if policy is not None:
-            plans = [balanced_batches(np.intersect1d(indices, chosen), size) for indices in own]
+            plans = [balanced_batches(np.intersect1d(indices, chosen), size) for indices in held]
             states = [[(1, self.statistics[c])] for c in clients]
             pairs = zip(plans, states, strict=True)
             parts = [Part(p, partial(policy.personal, states=s)) for p, s in pairs if p]

@@ -173,10 +173,10 @@ class Landscape:
             self.series.append(Series(models, shown, directions, samples, statistics))
 
     def _add_client(self, name: str) -> None:
-        (own,) = train_models(self.run, self.files[0], [name])
+        (trained,) = train_models(self.run, self.files[0], [name])
         received = self.run.load(self.files[0], averaged=False)  # what the client began with
         is_line = self.spec.kind == "line"
-        directions = line(own, received) if is_line else self._directions(own, False)
+        directions = line(trained, received) if is_line else self._directions(trained, False)
         self._add((f"client {name}",), directions)
 
     def _directions(self, point: Point, personal: bool) -> Directions:

@@ -269,10 +269,10 @@ class FederatedTrainLoop(BaseLoop):
         self.round = run.round
         record.seconds["data_wait"] += run.data.seconds_waiting
         self.pending = line = record.close()
-        own = {"metrics": None, "initial_metrics": None, **line}
+        before = {"metrics": None, "initial_metrics": None, **line}
         try:
             run.call_hook("after_round", record=line)
-            if changed := [name for name in own if line.get(name) is not own[name]]:
+            if changed := [name for name in before if line.get(name) is not before[name]]:
                 raise ConfigError(f"a hook changes {changed[0]!r} of the record: take another name")
         finally:  # a stop in there keeps the round, and the next one has its rate
             for scheduler in run.param_schedulers:

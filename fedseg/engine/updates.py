@@ -66,8 +66,8 @@ def validate_update(
     payloads = {n: p[0] if isinstance(p, tuple) else p for n, p in result.update.payloads.items()}
     sent = {**result.update.vectors, "buffers": result.buffers, **payloads}
     place = torch.strided, message.w.device
-    own = {f"state {n}": t for n, t in result.state.items() if t.shape == message.w.shape}
-    for name, vector in {**sent, **own}.items():
+    states = {f"state {n}": t for n, t in result.state.items() if t.shape == message.w.shape}
+    for name, vector in {**sent, **states}.items():
         like = message.buffers if name == "buffers" else message.w
         shape = result.declared[name].shape if name in payloads else None
         shape = tuple(like.shape) if shape is None else shape

@@ -19,7 +19,7 @@ def class_counts(data: Any) -> np.ndarray | None:
     if labels is None:
         return None
     size = len(data.dataset.metainfo["classes"])
-    return np.stack([np.bincount(labels[own], minlength=size) for own in data.indices.values()])
+    return np.stack([np.bincount(labels[held], minlength=size) for held in data.indices.values()])
 
 
 def class_labels(dataset: Any) -> np.ndarray | None:
@@ -42,8 +42,8 @@ def deal_by_class(data: Any, dataset: Any) -> dict[str, np.ndarray]:
         images = np.flatnonzero(labels == number)
         if of_class.any():
             owners[images] = rng.choice(len(of_class), len(images), p=of_class / of_class.sum())
-    own = {client: np.flatnonzero(owners == n) for n, client in enumerate(data.clients)}
-    return {client: images for client, images in own.items() if len(images)}
+    images_of = {client: np.flatnonzero(owners == n) for n, client in enumerate(data.clients)}
+    return {client: images for client, images in images_of.items() if len(images)}
 
 
 def accuracy_in_mix(data: Any, by_class: dict[str, float | None]) -> list[float | None] | None:

@@ -207,7 +207,7 @@ class DomainEvaluator:
             return test.clients
         if not test.groups():
             return deal_by_class(getattr(self.runner, "data", None), test.dataset)
-        return {c: test.groups()[d] for d, own in self._owners(test).items() for c in own}
+        return {c: test.groups()[d] for d, clients in self._owners(test).items() for c in clients}
 
     def _owners(self, test: EvaluationSet) -> dict[str, list[str]]:
         """Domain -> its training clients, of a set whose domains all have some."""
@@ -219,8 +219,8 @@ class DomainEvaluator:
         tuned = final and FINE_TUNED in self.views
         asked = [PERSONAL] * ((tuned or PERSONAL in self.views) and not test.clients)
         asked += [FINE_TUNED] * tuned
-        own = self.client_images(test) if asked else {}
-        return dict.fromkeys(asked, own) if own else {}
+        images = self.client_images(test) if asked else {}
+        return dict.fromkeys(asked, images) if images else {}
 
     def _views(
         self, test: EvaluationSet, w: Tensor, buffers: Tensor, of_clients: Mapping[str, Groups]
@@ -255,9 +255,9 @@ class DomainEvaluator:
             if untrained:
                 yield standard.only(untrained)
 
-        own = policy is not None and test.clients
+        by_client = policy is not None and test.clients
         groups = self.groups(test)
-        yield STANDARD, groups, own_tasks(groups, STANDARD) if own else [standard]
+        yield STANDARD, groups, own_tasks(groups, STANDARD) if by_client else [standard]
         if self.has_own_clients(test):
             yield BY_DOMAIN, groups, own_tasks(test.groups(), BY_DOMAIN)
         for view, clients in of_clients.items():

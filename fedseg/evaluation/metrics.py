@@ -405,4 +405,4 @@ class BoundaryIoU(PixelMetric):
         if self.counts is None:
             return {}
         shares = zip(self.classes, *self.counts.tolist(), strict=True)
-        return {name: 100 * both / union if own else None for name, both, union, own in shares}
+        return {name: 100 * both / union if count else None for name, both, union, count in shares}

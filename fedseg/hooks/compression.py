@@ -46,8 +46,8 @@ class Compression(FederatedHook):
     seed = 0
 
     def bind(self, flat: FlatModel) -> None:
-        own = flat.personal
-        self.spans = [s.span for s in flat.slots if own is None or not own[s.span].any()]
+        personal = flat.personal
+        self.spans = [s.span for s in flat.slots if personal is None or not personal[s.span].any()]
         self.size = sum(span.stop - span.start for span in self.spans)
 
     def compress(self, vector: Tensor, client: Client) -> tuple[Tensor, int]:

@@ -77,8 +77,8 @@ class DPFedAvg(FederatedHook):
         self.noise, self.clip, self.delta = noise, clip, delta
 
     def bind(self, flat: FlatModel) -> None:
-        own = flat.personal
-        self._spans = [s.span for s in flat.slots if own is None or not own[s.span].any()]
+        personal = flat.personal
+        self._spans = [s.span for s in flat.slots if personal is None or not personal[s.span].any()]
 
     def before_train(self, runner: Any) -> None:
         """Raise ConfigError for what would reveal more about a client than the budget covers."""

@@ -100,9 +100,9 @@ def export(predictor: Predictor, kind: str, out: Path, size: tuple[int, int] | N
         model = runner.cfg.model.to_dict()
         model = {key: value for key, value in model.items() if key not in PLACES["model"].keys}
         modules = {type(part).__module__.partition(".")[0] for part in runner.model.modules()}
-        if own := sorted(modules - IMPORTED):
+        if foreign := sorted(modules - IMPORTED):
             raise ConfigError(
-                f"format: torch cannot export networks from your module {own[0]}: "
+                f"format: torch cannot export networks from your module {foreign[0]}: "
                 "use torchscript or onnx"
             )
         _check_names(model, weights)
@@ -185,13 +185,13 @@ def _normalization(predictor: Predictor) -> tuple[list[float], list[float]]:
     steps = list(predictor.loader.get("transforms") or ())
     if [step["type"] for step in steps] == ["Normalize"]:
         return list(steps[0]["mean"]), list(steps[0]["std"])
-    own = predictor.runner.model.data_preprocessor
-    if steps or not isinstance(own, ImagePreprocessor):
+    preprocessor = predictor.runner.model.data_preprocessor
+    if steps or not isinstance(preprocessor, ImagePreprocessor):
         raise ConfigError(
             "model.data_preprocessor: only ImagePreprocessor, or a single Normalize in "
             "test_dataloader's transforms, can be exported"
         )
-    return own.mean, own.std
+    return preprocessor.mean, preprocessor.std
 
 
 def _photograph(

@@ -157,10 +157,10 @@ def cache_features(model: nn.Module, frozen: Collection[str], folder: str | Path
     tensors = [name for name, _ in [*model.named_parameters(), *model.named_buffers()]]
     frozen_modules: list[str] = []
     for name, module in model.named_modules():
-        own = [tensor for tensor in tensors if tensor.startswith(f"{name}.")]
+        inside = [tensor for tensor in tensors if tensor.startswith(f"{name}.")]
         inner = name.startswith(tuple(f"{outer}." for outer in frozen_modules))
-        if own and not inner and any(True for _ in module.parameters()):
-            frozen_modules += [name] * frozenset(own).issubset(frozen)
+        if inside and not inner and any(True for _ in module.parameters()):
+            frozen_modules += [name] * frozenset(inside).issubset(frozen)
     if len(frozen_modules) != 1:
         raise ConfigError(
             "model.feature_cache: needs one module that model.freeze names as a whole, such as "

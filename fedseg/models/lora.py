@@ -110,9 +110,9 @@ def _fits(layer: nn.Module) -> bool:
 
 def with_adapters(state: Mapping[str, Tensor], model: nn.Module) -> Mapping[str, Tensor]:
     """The state dict of a network without adapters for one that has them, as they are there."""
-    own = model.state_dict()
-    adapters = {name: tensor for name, tensor in own.items() if ADAPTER.search(name)}
+    expected = model.state_dict()
+    adapters = {name: tensor for name, tensor in expected.items() if ADAPTER.search(name)}
     if not adapters or adapters.keys() & state.keys():
         return state
-    names = {name.replace(".base_layer.", "."): name for name in own}
+    names = {name.replace(".base_layer.", "."): name for name in expected}
     return {names.get(name, name): tensor for name, tensor in state.items()} | adapters

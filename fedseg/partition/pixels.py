@@ -71,8 +71,8 @@ class ClassHeterogeneous:
         position, number = dict(zip(names, range(originals), strict=True)), [*classes].index
         clients, known = {}, {}
         for client, held in split.items():
-            own = {position[name] for name in held["images"]}
-            clients[client] = [i for i in range(len(dataset)) if i % originals in own]
+            held_images = {position[name] for name in held["images"]}
+            clients[client] = [i for i in range(len(dataset)) if i % originals in held_images]
             known |= {i: [number(c) for c in held["classes"]] for i in clients[client]}
         fewer = len(classes) * self.clients_per_class - len(clients)
         left = originals - sum(len(held["images"]) for held in split.values())
@@ -100,10 +100,10 @@ class ClassHeterogeneous:
             at = ring.index(number)
             known = [ring[(at + i) % len(ring)] for i in range(self.classes_per_client)]
             parts = np.array_split(rng.permutation(held), self.clients_per_class)
-            for part, own in enumerate(p.astype(int) for p in parts):
-                if own.size:
+            for part, members in enumerate(p.astype(int) for p in parts):
+                if members.size:
                     split[f"{classes[number].strip()}_{part}"] = {
                         "classes": [classes[c] for c in sorted(known)],
-                        "images": [names[i] for i in sorted(own)],
+                        "images": [names[i] for i in sorted(members)],
                     }
         return split

@@ -130,13 +130,13 @@ def build_trainer(config: Config | Mapping[str, Any], run: Any = None) -> Client
 def build_hooks(cfg: Config) -> Iterator[tuple[str, Mapping[str, Any], Any]]:
     """Every hook of a config, as (field, its config, the hook)."""
     hooks = dict(DEFAULT_HOOKS)
-    for name, own in (cfg.get("default_hooks") or {}).items():
+    for name, changes in (cfg.get("default_hooks") or {}).items():
         if name not in DEFAULT_HOOKS:
             raise ConfigError(
                 f"default_hooks.{name}: unknown{did_you_mean(name, DEFAULT_HOOKS)}; known: "
                 f"{', '.join(DEFAULT_HOOKS)}. Hooks of your own go into custom_hooks"
             )
-        hooks[name] = {**hooks[name], **own} if isinstance(own, Mapping) else own
+        hooks[name] = {**hooks[name], **changes} if isinstance(changes, Mapping) else changes
     fields = {f"default_hooks.{name}": (hook, Hook) for name, hook in hooks.items()}
     fields["averaging"] = cfg.get("averaging"), ModelAverage
     personal = cfg.get("personal") or ()
@@ -150,10 +150,10 @@ def build_hooks(cfg: Config) -> Iterator[tuple[str, Mapping[str, Any], Any]]:
     for field, (config, kind) in fields.items():
         if config is None:
             continue
-        own, told = config, {}
+        options, told = config, {}
         if isinstance(config, Mapping):
-            own, told = {k: v for k, v in config.items() if k != "priority"}, config
-        hook = build(REGISTRIES.get(field, HOOKS), own, field, base=kind)
+            options, told = {k: v for k, v in config.items() if k != "priority"}, config
+        hook = build(REGISTRIES.get(field, HOOKS), options, field, base=kind)
         if field in REGISTRIES:
             hook.seed = cfg.randomness.seed
         if kind is LocalState:

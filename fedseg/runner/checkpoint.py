@@ -179,7 +179,7 @@ def load_checkpoint(path: str | Path) -> dict[str, Any]:
         payload = torch.load(path, map_location="cpu", weights_only=True)
         map_tensors(partial(check_stored, path.stat().st_size), payload)
         digest = _content_digest(payload) if isinstance(payload, dict) else None
-        own = payload.get(DIGEST, digest) if isinstance(payload, dict) else None
+        recorded = payload.get(DIGEST, digest) if isinstance(payload, dict) else None
         payload = with_frozen_part(payload, path)
     except DataError:
         raise
@@ -194,7 +194,7 @@ def load_checkpoint(path: str | Path) -> dict[str, Any]:
         ) from (None if isinstance(error, MemoryError) else error)
     if not isinstance(payload, dict) or "state_dict" not in payload:
         raise DataError(f"{path}: is not a fedseg checkpoint, it has no 'state_dict'")
-    if own != digest:
+    if recorded != digest:
         raise DataError(f"{path}: is damaged or was changed, its checksum does not match")
     read_model(Facts, {k: v for k, v in payload.items() if k in Facts.model_fields}, path)
     named = PATTERN.fullmatch(path.name)

@@ -285,10 +285,10 @@ def _check_names(config: Config) -> None:
         for name in tests:
             if not isinstance(name, str) or not name.strip():
                 raise ConfigError(f"{field}: a domain needs a name, not {name!r}")
-            own = Metric.of(name).set  # of which this is a further evaluation's name
-            if own != name and None not in (tests[name], tests.get(own)):
+            base = Metric.of(name).set  # of which this is a further evaluation's name
+            if base != name and None not in (tests[name], tests.get(base)):
                 raise ConfigError(
-                    f"{field}: {name!r} is also the name of a view of {own!r}, so that their "
+                    f"{field}: {name!r} is also the name of a view of {base!r}, so that their "
                     "metrics would be mixed up: rename the test set"
                 )
 

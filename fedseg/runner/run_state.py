@@ -76,8 +76,8 @@ def collect(run: Any) -> dict[str, Any]:
         payload["held_out"] = {client: one.tolist() for client, one in run.held_out.items()}
     if run.batchnorm is not None:  # small, and an old checkpoint's state files are deleted
         states = ((client, run.store.get(client)) for client in run.store.keys())  # noqa: SIM118
-        own = ((client, run.batchnorm.select_state(state)) for client, state in states)
-        payload["client_statistics"] = {client: state for client, state in own if state}
+        personal = ((client, run.batchnorm.select_state(state)) for client, state in states)
+        payload["client_statistics"] = {client: state for client, state in personal if state}
     check_server(payload, f"round {payload['round']}")
     averaged = run.averaged_model()
     if averaged is not None:
@@ -122,8 +122,8 @@ def _load(run: Any, payload: dict[str, Any]) -> None:
             for name in filter(state.__contains__, part):
                 load(part[name], state[name])
         elif isinstance(part, list):
-            for inner, own in zip(part, state, strict=True):
-                load(inner, {**own, "end": inner.end})  # of a schedule, which may be prolonged
+            for inner, saved in zip(part, state, strict=True):
+                load(inner, {**saved, "end": inner.end})  # of a schedule, which may be prolonged
         else:
             part.load_state_dict(map_tensors(lambda tensor: tensor.to(device), state))
 

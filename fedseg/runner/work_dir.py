@@ -142,8 +142,8 @@ def write_config(cfg: Config, name: str) -> None:
     A file of that name that no run has made, such as the config of a resumed run, is left alone.
     """
     config = cfg.to_dict() | {"experiment_name": name}
-    own = ("work_dir", "resume", "executor")  # of this call: the next may have others
-    recorded = {k: v for k, v in config.items() if k not in own}
+    left_out = ("work_dir", "resume", "executor")  # of this call: the next may have others
+    recorded = {k: v for k, v in config.items() if k not in left_out}
     root, copy = Path(cfg.work_dir), config_copy(cfg)
     write_text(root / CONFIG_FILE, config_json(recorded))
     made = _made(root)
@@ -223,8 +223,8 @@ def explain_how_to_resume(cfg: Config) -> Iterator[None]:
         if not isinstance(told, Interrupted | LoadingError | ResourceError):
             raise
         root = Path(cfg.work_dir)
-        own = cfg.get("resume") or _read_mark(root).get("run") == cfg.experiment_name
-        existing = checkpoints(root / "checkpoints") if own else []  # or an earlier run's still
+        again = cfg.get("resume") or _read_mark(root).get("run") == cfg.experiment_name
+        existing = checkpoints(root / "checkpoints") if again else []  # or an earlier run's still
         saved = "no round finished, nothing saved: rerun the command"
         if existing:
             goes_on = f"Go on with: {resume_command(cfg)}"
