@@ -121,8 +121,9 @@ def match_case(config: Mapping[str, Any]) -> None:
         registry: LazyRegistry = getattr(fedseg.registry, place.registry)
         for _, component in find(config, pattern):
             kind = component.get("type")
-            if isinstance(kind, str) and kind not in registry.module_dict:
-                component["type"] = by_case(kind, registry.modules) or kind
+            name = by_case(kind, registry.modules) if isinstance(kind, str) else None
+            if name not in (None, kind) and registry.get(kind) is None:  # nor MMSegmentation's
+                component["type"] = name
 
 
 def check_roots(config: Mapping[str, Any], *loaders: str) -> None:

@@ -192,6 +192,9 @@ def test_types_of_the_suite_in_another_case_are_replaced():
     config = load_config("idda_rainy", options={"algorithm.type": "fedavg"})
     check(config)
     assert config.algorithm.type == "FedAvg"
+    theirs = load_config("idda_rainy", ["ohem_mmseg"])  # OHEMCrossEntropy is ours
+    check(theirs)
+    assert theirs.model.loss.type == "OhemCrossEntropy"
 
 
 def test_a_mistake_is_told_where_it_was_made(tmp_path):
