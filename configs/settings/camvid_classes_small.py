@@ -13,7 +13,7 @@ optim_wrapper = dict(
         norm_decay_mult=0.0,
         bias_decay_mult=0.0,
         custom_keys=dict(head=dict(lr_mult=10.0), projection=dict(lr_mult=10.0)),
-    )
+    ),
 )
 param_scheduler = None
 train_cfg = dict(max_rounds=100, val_last_rounds=50, val_last_interval=10)
