@@ -13,7 +13,7 @@ optim_wrapper = dict(
     paramwise_cfg=dict(
         norm_decay_mult=0.0,
         bias_decay_mult=0.0,
-        custom_keys=dict(head=dict(lr_mult=10.0), projection=dict(lr_mult=10.0)),
+        custom_keys=dict(head=dict(lr_mult=10.0)),
     )
 )
 train_cfg = dict(val_interval=20, val_last_interval=20)

@@ -12,7 +12,7 @@ optim_wrapper = dict(
     paramwise_cfg=dict(
         norm_decay_mult=0.0,
         bias_decay_mult=0.0,
-        custom_keys=dict(head=dict(lr_mult=10.0), projection=dict(lr_mult=10.0)),
+        custom_keys=dict(head=dict(lr_mult=10.0)),
     ),
 )
 param_scheduler = None

@@ -46,8 +46,8 @@ def main() -> None:
 
     table = Table("part", "parameters", "GFLOPs", title=f"{target}")
     rows = {**costs["parts"], "all": {name: costs[name] for name in ("parameters", "flops")}}
-    for name, costs in rows.items():
-        table.add_row(name, f"{costs['parameters']:,}", f"{costs['flops'] / 1e9:.3f}")
+    for name, part in rows.items():
+        table.add_row(name, f"{part['parameters']:,}", f"{part['flops'] / 1e9:.3f}")
     Console().print(table)
     height, width = costs["size"]
     print(f"input {height}x{width}, batches of {costs['batch size']}, {costs['device']}")

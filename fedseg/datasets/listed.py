@@ -225,6 +225,10 @@ class JoinedDataset(SegmentationDataset):
             counts[end - len(part) : end, columns] = part.class_pixels()
         return counts[np.arange(len(self)) % self.unmirrored]
 
+    def _train_ids_of(self, index: int) -> np.ndarray:
+        part, at, table = self._places[index % self.unmirrored]
+        return cv2.LUT(part._train_ids_of(at), table)
+
     def _decode(self, index: int) -> tuple[np.ndarray, np.ndarray]:
         part, at, table = self._places[index % self.unmirrored]
         image, label = part.read(at)

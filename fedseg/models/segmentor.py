@@ -83,7 +83,13 @@ class Segmentor(InitializedModel):
         for out in projection or ():
             layers += [nn.ReLU(inplace=True)] * bool(layers) + [nn.Conv2d(width, out, 1)]
             width = out
-        self.projection, self.embedding_width = nn.Sequential(*layers), width
+        # a head: optimizer options by name, such as FedSeg's rate of heads, are for it, too
+        self.projection_head, self.embedding_width = nn.Sequential(*layers), width
+
+    @property
+    def projection(self) -> nn.Module:
+        """Embeds the decoder's features."""
+        return self.projection_head
 
     @property
     def weights_target(self) -> nn.Module:

@@ -1,11 +1,16 @@
 """Every setting says what its name says, on its data, and holds the published values."""
 
+import json
 import re
 
 import pytest
+import torch
 from config_components import SETTINGS, check_components
 
+from fedseg.core.flat import FlatModel
+from fedseg.optim import build_local_optimizer
 from fedseg.registry import DATASETS
+from fedseg.runner.build import build_model
 from fedseg.runner.config import KEYS
 
 ALPHA = {"a0": 0, "a005": 0.05, "a01": 0.1, "a05": 0.5, "a1": 1, "a15": 1.5, "a2": 2}
@@ -42,6 +47,22 @@ def test_settings_are_complete_and_their_components_exist(load):
         assert config.algorithm == dict(type="FedAvg", server_optim=dict(type="SGD", lr=1.0))
         assert config.test_dataloader == config.val_dataloader, name
         assert "data_preprocessor" not in config, name  # the model's own would hide it
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_optimizer_of_every_setting_fits_its_network(load):
+    """What paramwise_cfg names is there; one of those that share network and optimizer."""
+    alike = {}
+    for name in SETTINGS:
+        config = load(name)
+        if config.optim_wrapper.get("paramwise_cfg"):
+            alike.setdefault(json.dumps([config.model, config.optim_wrapper], default=str), name)
+    assert len(alike) >= 4
+    for name in alike.values():
+        config = load(name)
+        with torch.device("meta"):
+            model = build_model(config)
+        build_local_optimizer(config.optim_wrapper, FlatModel(model))
 
 
 def test_small_images_are_those_of_the_name(load):
