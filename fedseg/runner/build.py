@@ -489,22 +489,26 @@ def check_classes(cfg: Config, dataset: Any, field: str = "train_dataloader.data
 
 
 def check_tests(
-    dataset: Any, tests: Iterable[EvaluationSet], clients: Mapping[str, Iterable[int]] | None = None
+    dataset: Any, tests: Sequence[EvaluationSet], clients: Mapping[str, Iterable[int]] | None = None
 ) -> None:
     """Raise DataError where a test set counts other classes than the training data teach, or none.
 
-    Images that are in both are only told: the training images may be meant; so are a single class
-    and training data without labels, which a local loss may be for.
+    Or where a ``dataset.json`` is damaged, which the results need. Images that are in both are only
+    told: the training images may be meant; so are a single class and training data without labels,
+    which a local loss may be for.
 
     Args:
         clients: the training samples of each.
     """
+    for part in (dataset, *(test.dataset for test in tests)):
+        is_rendered(part)
     taught = _classes(dataset)
     if told := _describe_labels(dataset, "clients", clients or {}):
         warnings.warn(f"train_dataloader.dataset: {told}", stacklevel=2)
     for test in tests:
         kind = "clients" if test.clients else "domains"
-        if told := _describe_labels(test.dataset, kind, test.groups()):
+        groups = test.groups() if isinstance(test.dataset, SegmentationDataset) else {}
+        if told := _describe_labels(test.dataset, kind, groups):
             told = f"val_dataloader.{test.name}.dataset: {told}"
             if told.endswith(UNLABELED):
                 raise DataError(told)
@@ -582,9 +586,3 @@ def _files(dataset: Any) -> set[str]:
     """Of every sample's image, for data sets that read files."""
     files = getattr(dataset, "files", ())
     return {str(names[0]) for names in files if isinstance(names, tuple)}
-
-
-def check_origins(parts: Iterable[Any]) -> None:
-    """Raise DataError for a damaged ``dataset.json`` of training data or test sets."""
-    for part in parts:
-        is_rendered(getattr(part, "dataset", None))  # as the results say after training

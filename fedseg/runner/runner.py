@@ -34,7 +34,6 @@ from fedseg.runner.build import (
     build_schedulers,
     build_vectors,
     check_classes,
-    check_origins,
     check_tests,
     load_weights,
     move_model,
@@ -234,7 +233,6 @@ class FederatedRunner(Runner):
         tests = getattr(self.val_loop, "sets", ())
         check_classes(cfg, self.data.dataset)
         check_tests(self.data.dataset, tests, getattr(self.data, "indices", None))
-        check_origins([self.data, *tests])
 
     # ---------------------------------------------------------------- train, test
 
