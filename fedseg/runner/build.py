@@ -501,7 +501,7 @@ def check_tests(
         clients: the training samples of each.
     """
     for part in (dataset, *(test.dataset for test in tests)):
-        is_rendered(part)
+        is_rendered(part)  # the results ask it, after training
     taught = _classes(dataset)
     if told := _describe_labels(dataset, "clients", clients or {}):
         warnings.warn(f"train_dataloader.dataset: {told}", stacklevel=2)
