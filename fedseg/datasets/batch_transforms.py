@@ -31,9 +31,12 @@ class BatchTransform(ABC):
         dtype: the floating point type of images; set by the pipeline.
         needs_floats: whether it must come after :class:`Normalize`.
         gives_floats: whether it makes floating point images.
+        by_image: whether it changes each image by itself, so that it may get several batches at
+            once, of several clients.
     """
 
     dtype = torch.float32
+    by_image = False
     needs_floats = False
     gives_floats = False
 
@@ -67,6 +70,8 @@ class RandomCrop(BatchTransform):
         size: height and width of the result; None: those of the image before padding.
         whole_batch: one place for all images of a batch, instead of one for each.
     """
+
+    by_image = True
 
     def __init__(
         self,
@@ -121,6 +126,8 @@ class RandomFlip(BatchTransform):
         whole_batch: all images of a batch or none, instead of each for itself.
     """
 
+    by_image = True
+
     def __init__(self, prob: Share = 0.5, whole_batch: bool = False) -> None:
         self.prob, self.whole_batch = prob, whole_batch
 
@@ -145,6 +152,7 @@ class Normalize(BatchTransform):
         mean, std: one number per channel, in units of 0..1.
     """
 
+    by_image = True
     gives_floats = True
 
     def __init__(self, mean: Sequence[Share], std: Sequence[PositiveShare]) -> None:
@@ -189,6 +197,7 @@ class Cutout(BatchTransform):
         size: side of the square in pixels (16 for CIFAR-10, 8 for CIFAR-100 in the paper).
     """
 
+    by_image = True
     needs_floats = True
 
     def __init__(self, size: PositiveInt) -> None:
@@ -262,7 +271,7 @@ class BatchPipeline:
         field: where the configs stand, for messages.
 
     Attributes:
-        normalized: whether the results are floats.
+        normalized: whether the results are floats. by_image: whether all steps are by image.
     """
 
     def __init__(
@@ -287,6 +296,7 @@ class BatchPipeline:
             step.dtype = dtype
             shape = step.check(shape, num_classes)
             self.steps.append(step)
+        self.by_image = all(step.by_image for step in self.steps)
         drawing = (type(step).draw is not BatchTransform.draw for step in self.steps)
         self._random = [number for number, draws in enumerate(drawing) if draws]
 

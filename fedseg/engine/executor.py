@@ -12,7 +12,7 @@ from fedseg.engine.trainer import ClientTrainer
 from fedseg.engine.updates import validate_update
 from fedseg.registry import EXECUTORS
 
-MAX_BLOCKS = 64
+MAX_BLOCKS = 128
 
 
 def block_size(participants: int, algorithm: Algorithm) -> int:

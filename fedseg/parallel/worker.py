@@ -180,7 +180,8 @@ class Worker:
                 f"executor: {here} does not see {folder}: give every machine this folder"
             )
         os.chdir(folder)
-        sys.path += [path for path in paths if path not in sys.path]
+        # the main process' order: a module of one's own may have the name of an installed one
+        sys.path[:] = [*paths, *(path for path in sys.path if path not in paths)]
         torch.set_num_threads(threads)
         cv2.setNumThreads(threads)
         self.cfg = Config(config)

@@ -36,8 +36,8 @@ def tasks(count):
 
 
 def test_block_sizes_depend_on_the_number_of_participants():
-    assert [block_size(n, FedAvg()) for n in (1, 10, 64, 65, 128, 129, 10_000)] == [
-        *(1, 1, 1, 2, 2, 3, 157)
+    assert [block_size(n, FedAvg()) for n in (1, 10, 128, 129, 256, 257, 10_000)] == [
+        *(1, 1, 1, 2, 2, 3, 79)
     ]
     assert all(-(-n // block_size(n, FedAvg())) <= MAX_BLOCKS for n in range(1, 5000))
     assert block_size(10_000, Robust()) == 1

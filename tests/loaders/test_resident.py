@@ -8,8 +8,9 @@ import pytest
 import torch
 from batch_twins import batches_one_by_one
 
-from fedseg.core.client_data import Job
+from fedseg.core.client_data import Job, JobStream
 from fedseg.datasets import ImageArrays
+from fedseg.datasets.batch_transforms import BatchPipeline
 from fedseg.errors import ConfigError
 from fedseg.loaders.partitioned import balanced_batches
 from fedseg.loaders.resident import ResidentData
@@ -96,6 +97,42 @@ def test_batches_are_their_images_one_by_one(name, dtype):
                     assert np.abs(batch[key].numpy() - value.astype(float)).max() <= tolerance
                 if name != "no transforms":
                     assert batch["inputs"].dtype == dtype
+
+
+@pytest.mark.parametrize("shape", [(8, 8, 4), (8, 5, 3)])  # a multiple of 64 bytes, or not
+@pytest.mark.parametrize("name", ["plain", "augmented, three epochs", "full", "in order", "mixup"])
+def test_batches_made_together_are_those_made_alone(name, shape, monkeypatch):
+    mean = [0.5] * shape[2]
+    normalize = {"type": "Normalize", "mean": mean, "std": mean}
+    mixed = [{"type": "RandomCrop"}, normalize, {"type": "Mixup"}]
+    augmented = [
+        {"type": "RandomCrop"},
+        {"type": "RandomFlip"},
+        normalize,
+        {"type": "Cutout", "size": 3},
+    ]
+    options = {
+        "dataset": arrays(shape),
+        **OPTIONS.get(name, {}),
+        "transforms": {"plain": [normalize], "mixup": mixed}.get(name, augmented),
+    }
+    calls = Counter()
+    apply = BatchPipeline.apply
+    monkeypatch.setattr(BatchPipeline, "apply", lambda *a: calls.update([len(a[1])]) or apply(*a))
+    data = resident(**options)
+    stream = JobStream(lambda round_: [0, 2, 3], 1, 3, [[True, False], [False]])
+    data.start(stream)
+    jobs = list(stream)
+    made = [list(data.batches(job)) for job in jobs]
+    together = calls.total()
+    for job, batches_ in zip(jobs, made, strict=True):
+        assert same(batches_, list(data.batches_alone(job)))
+    fits = name != "mixup" and shape == (8, 8, 4)
+    assert (together < calls.total() - together) == fits
+    data.start(stream)
+    wanted = [jobs[0], jobs[5], jobs[1], jobs[2]]  # one of them is not the next of the stream
+    for job in wanted:
+        assert same(list(data.batches(job)), made[jobs.index(job)])
 
 
 # ---------------------------------------------------------------- a pure function of seed and job

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from benchmarks import engine
 from benchmarks.engine import CONFIGS, EngineRounds, measure_seconds
+from fedseg.core.client_data import JobStream
 from fedseg.core.seeds import generator_for
 from fedseg.datasets.arrays import write_images
 from fedseg.models.classifier import Classifier
@@ -237,6 +238,8 @@ def small_clients(
         sides = make_sides(runner, amp=False)
         del sides["FedSAM, float32"]
         check_first_round(sides, "float32")
+        # as in a run: the batches of several clients are made together
+        runner.data.start(JobStream(runner.client_sampler.participants, 2, engine.ENDLESS))
         seconds = engine.alternate(sides, repeats)
         measured[f"engine / hand-written: {name}"] = engine.median_ratio(seconds, *reversed(sides))
         measured |= {f"{name}, {side}, s": t for side, t in engine.medians(seconds).items()}
