@@ -2,7 +2,7 @@
 
 import csv
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,8 @@ LINE = re.compile(  # a name, perhaps an id before or after it, perhaps a color 
     r"(?:[\s,:;]+(\d{1,9})[\s,;]+(\d{1,9})[\s,;]+(\d{1,9})(?:[\s,;]+255|:.*)?)?"
 )
 CELL = re.compile(  # no part of a name
-    r"^[\"'{-]|^[(\[][\"'\d]|^\d+\s+\d|^\d+\s*([,;:=|)\t]|\.\D)|[,;:=|\t]\s*\d+[])]?$"
+    r"^[\"'{<-]|^[(\[][\"'\d]|^\d+\s+\d|^\d+\s*([,;:=|)\t]|\.\D)|[,;:=|\t]\s*\d+[])]?$"
+    r"|\s#[0-9a-fA-F]{6}$"
 )
 # of columns and keys, in lower case without "_" and the like; the first that is there has the names
 NAMES = ("name", "names", "classname", "labelname", "class", "classes", "label", "labels")
@@ -113,8 +114,8 @@ def _read_lines(path: Path) -> list[Entry]:
     at = next(filter(are_ids, (1, 3)), None)
     entries = []
     for match in matches:
-        name = name_of(match, at)
-        if CELL.search(name):
+        name = name_of(match, at).strip()
+        if CELL.search(name) or (len(matches) == 1 and re.search(r"[,;]\s*\S", name)):
             raise DataError(
                 f"{path}: {match.string!r} is not understood: write a name a line, or id,name or "
                 "id,name,r,g,b with an id of its own for each, without quotes and brackets"
@@ -130,7 +131,7 @@ def _key(text: Any) -> str:
 
 def _read_columns(path: Path, rows: Sequence[Any]) -> list[Entry]:
     """Entries of a header's columns, or of JSON's objects."""
-    entries = []
+    entries, others = [], defaultdict(list)
     for row in rows:
         row = {_key(key): row[key] for key in row} if isinstance(row, dict) else {}
         named = sorted((key for key in NAMES if key in row), key=lambda key: _is_id(row[key]))
@@ -149,6 +150,13 @@ def _read_columns(path: Path, rows: Sequence[Any]) -> list[Entry]:
         if isinstance(color, list):
             color = [int(value) if _is_id(value) else value for value in color]
         entries.append((int(row[ids[0]]) if ids else None, name.strip(), color))
+        for key in () if ids else row.keys() - {*CHANNELS[0], *CHANNELS[1], *COLORS}:
+            others[key] += [int(row[key])] if _is_id(row[key]) else []
+    for key, numbers in others.items():  # not the order, which needs no column
+        if len({*numbers}) == len(rows) and numbers != [*range(len(rows))]:
+            raise DataError(
+                f"{path}: column {key!r} has other numbers than the order: call it id, or remove it"
+            )
     return entries
 
 

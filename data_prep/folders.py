@@ -102,6 +102,9 @@ def prepare_folder(published: str | None, root: Path, options: FolderOptions) ->
             mode = header.mode
         if mode not in ("RGB", "RGBA"):  # label files have ids, and these are their palette
             colors = ()
+        elif same := [color for color, n in Counter(map(tuple, colors)).items() if n > 1]:
+            fault = f"gives several classes the color {list(same[0])}"
+            raise DataError(f"{options.classes}: {fault}, which label maps have: give others")
     existing_files([str(root / path) for pair in pairs for path in pair], root)
     table = _table(layout)
     sizes, pixels, contents = _inspect(root, layout, pairs, table, colors, findings)

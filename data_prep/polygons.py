@@ -81,6 +81,9 @@ def draw_polygons(path: Path, ids: Mapping[str, int], size: tuple[int, int]) -> 
             if kind == "mask":  # where labelme's brush has painted
                 painted, (x, y), over = _read_mask(shape.get("mask")), map(int, points[0]), 0
                 box = [(x, y), (x + painted.width, y + painted.height)]
+                told = [1 + max(places) - min(places) for places in zip(*points, strict=True)]
+                if len(points) > 1 and math.dist(told, painted.size) >= 2:
+                    raise ValueError(f"its mask is {painted.size}, but its points are {told} apart")
             elif kind == "circle":
                 (x, y), rim = points
                 r = math.dist((x, y), rim)
@@ -92,6 +95,9 @@ def draw_polygons(path: Path, ids: Mapping[str, int], size: tuple[int, int]) -> 
             )
             if out and (key.startswith("shapes") or not sized):
                 raise ValueError("is outside of the image or partly: was it drawn on another size?")
+            tiny = all(end - begin < 1 for begin, end in ends)
+            if key.startswith("shapes") and (tiny or (kind == "mask" and not painted.getbbox())):
+                raise ValueError("covers no pixel: delete it, or give points in pixels, no shares")
             if kind == "mask":
                 canvas.paste(value, (x, y), painted)
             elif kind == "polygon":

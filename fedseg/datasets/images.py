@@ -20,6 +20,7 @@ from fedseg.files import read_bytes
 
 PNG = b"\x89PNG\r\n\x1a\n"
 NPY = b"\x93NUMPY"
+TIFF = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 ORIENTATION = 274  # the tag of EXIF and TIFF
 WIDTH, LENGTH, BITS, COLORS = 256, 257, 258, 262  # tags of TIFF
 SUBFILE = 254  # the tag of TIFF that marks smaller copies
@@ -53,10 +54,12 @@ def read_image(path: str) -> np.ndarray:
     if by_pillow and not wide:
         return _pixels(path, header, "RGB")
     image = None if wide else _decode(path, data, cv2.IMREAD_COLOR | cv2.IMREAD_ANYDEPTH)
-    if image is None or image.dtype != np.uint8:
+    if header is None and data[:4] in TIFF:  # OpenCV takes the first band for gray
+        wide = "multi-band"
+    if wide or image.dtype != np.uint8:
         raise DataError(
-            f"{path}: has {wide or image.dtype} values, and how they scale to 0..255 is not known: "
-            "convert it to 8 bits per channel"
+            f"{path}: has {wide or image.dtype} values, and how they show as 0..255 is not known: "
+            "convert it to gray or RGB of 8 bits per channel"
         )
     return cv2.cvtColor(image, cv2.COLOR_BGR2RGB)
 

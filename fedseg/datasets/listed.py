@@ -128,10 +128,8 @@ class ListedDataset(SegmentationDataset):
             raise ConfigError("dataset.classes: is empty: name the classes, or a layout")
         if len(set(classes)) < len(classes):
             raise ConfigError("dataset.classes: a name occurs twice")
-        if palette and len(palette) < len(classes):
-            raise ConfigError("dataset.palette: has fewer colors than there are classes")
         self.classes = tuple(classes)
-        self.palette = [*map(list, palette)] or [color_of(i) for i in range(len(classes))]
+        self.palette = [*map(list, palette or map(color_of, range(256)))][: len(classes)]
         self.domain, self.reduce_zero_label = domain, reduce_zero_label
         self.first_channel, self.label_colors = first_channel, label_colors
         if ids is not None:

@@ -2,6 +2,7 @@
 
 import inspect
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
 from itertools import count
@@ -65,7 +66,7 @@ class MMSegDataset(SegmentationDataset):
         self.classes, self.palette = listed.metainfo.get("classes"), listed.metainfo["palette"]
         if isinstance(ids, str):
             self.classes, self.palette = tuple(COLORS), list(COLORS.values())
-        if not self.classes:
+        if not self.classes or isinstance(self.classes, str):  # a file that is not there
             raise ConfigError("dataset.source.metainfo: has no classes: give dict(classes=[...])")
         self.classes = tuple(self.classes)
         if ids is None:
@@ -81,6 +82,8 @@ class MMSegDataset(SegmentationDataset):
                 "data_prefix, img_suffix (the ending of image files) or ann_file"
             )
         files = [(info["img_path"], info["seg_map_path"]) for info in infos]
+        if twice := [image for (image, _), times in Counter(files).items() if times > 1]:
+            raise DataError(f"{twice[0]}: is listed twice: correct dataset.source.ann_file")
         folders = {os.path.dirname(os.path.abspath(path)) for pair in files for path in pair}
         self.data_root = source.get("data_root") or os.path.commonpath(folders)
         below = [tuple(os.path.relpath(path, self.data_root) for path in pair) for pair in files]
@@ -118,6 +121,8 @@ def _build_source(source: Mapping[str, Any]) -> BaseSegDataset:
     root, prefix = source.get("data_root") or "", source.get("data_prefix")
     places = {"data_root": "", "ann_file": source.get("ann_file")}
     if isinstance(prefix, Mapping):
+        if "img_path" not in prefix:
+            raise ConfigError(f"{field}.data_prefix: must have img_path and seg_map_path")
         places |= {f"data_prefix.{key}": place for key, place in prefix.items()}
     for key, place in places.items():  # of which the library's messages say nothing
         path = os.path.join(root, place) if isinstance(place, str) else ""

@@ -143,12 +143,14 @@ class SegmentationDataset(Dataset):
                     f"{name}.label_ids: has {raw!r}: {train!r}, but ids are 0 to "
                     f"255, and classes 0 to {len(self.classes) - 1}, or {IGNORE} to ignore"
                 )
-        colors = [tuple(color) for color in self.label_colors]
-        right = all(len(color) == 3 and {*color} <= set(range(256)) for color in colors)
-        if not right or len(set(colors)) < len(colors) or len(colors) > 256:
-            raise ConfigError(
-                f"{name}.label_colors: must be up to 256 lists [r, g, b] of 0 to 255, each once"
-            )
+        for field in ("palette", "label_colors"):
+            colors = [tuple(color) for color in getattr(self, field)]
+            right = all(len(color) == 3 and {*color} <= set(range(256)) for color in colors)
+            least = len(self.classes) if field == "palette" else len(colors)
+            if not right or not least <= len(colors if field == "palette" else {*colors}) <= 256:
+                must = "must be up to 256 lists [r, g, b] of 0 to 255, "
+                must += "one for each class" if field == "palette" else "each once"
+                raise ConfigError(f"{name}.{field}: {must}")
 
     def label_of(self, image: str) -> str:
         """The label path (below ``label_root``) that belongs to an image path of the split."""

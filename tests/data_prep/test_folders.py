@@ -236,6 +236,7 @@ def test_classes_of_every_tool(tmp_path):
         ("to.txt", "tree top -> 1\nsky -> 0", (colored[0], [])),
         ("semicolons.csv", "0;sky;1;2;3\n1;tree top;30;120;40", colored),
         ("hex.json", '[{"name": "sky", "color": "#01fE03"}]', (["sky"], [[1, 254, 3]])),
+        ("order.csv", "no,name,size\n0,sky,7\n1,tree top,7\n", (colored[0], [])),
         ("B.JSON", '["sky", "tree top"]', (colored[0], [])),
         ("ids.json", '[{"id": 1, "name": "tree top"}, {"id": 0, "name": "sky"}]', (colored[0], [])),
     ):  # fmt: skip
@@ -269,6 +270,12 @@ def test_classes_of_every_tool(tmp_path):
         ("tuple.txt", "sky (1,2,3)\ntree (4,5,6)", r"'sky \(1,2,3\)' is not understood"),
         ("list.py", '["sky", "tree"]', "is not understood"),
         ("spaces.txt", f"sky{' ' * 20_000}x", "has a line of 20004 characters, 'sky  "),
+        ("studio.xml", '<View>\n<Label value="sky"/>\n</View>', "'<View>' is not understood"),
+        ("snap.label", '0 0 0 0 0 0 0 "Clear"\n1 9 0 0 1 1 1 "sky"', "0 0 .* is not understood"),
+        ("line.txt", "sky, tree", "'sky, tree' is not understood"),
+        ("hex.txt", "sky #0102ff\ntree #000000", "'sky #0102ff' is not understood"),
+        ("pandas.csv", ",name\n1,tree\n0,sky", "column '' has other numbers than the order"),
+        ("code.json", '[{"name": "a", "code": 2}, {"name": "b", "code": 7}]', "column 'code' has"),
         ("digits.csv", f"name,id\nsky,{'9' * 5000}", "give one number as the id of 'sky'"),
     ):
         (tmp_path / name).write_text(text)
@@ -286,6 +293,9 @@ def test_label_maps_of_colors(voc, prepare):
     dataset = ListedDataset(str(voc), "splits/train", classes=["x", "y", "z"], label_colors=COLORS)
     assert set(np.unique(dataset[0]["data_samples"])) <= {0, 1, 2}
     assert "label_colors=[[0, 0, 0]" in (voc / "own_pets.py").read_text()
+    (voc / "labels.txt").write_text("x:0,0,0::\ny:128,0,0::\nz:128,0,0::\n")
+    error = prepare.fails("segmentation", voc, *VOC, "--clients", 2)
+    assert "labels.txt: gives several classes the color [128, 0, 0]" in error
 
 
 # ---------------------------------------------------------------- polygons
@@ -382,6 +392,10 @@ def mask_of(mode: str, x: int = 0) -> dict:
             ({"shapes": [{**mask_of("L"), "mask": m}]}, "its mask must be a PNG in base64")
             for m in (None, "no", "bm8=")
         ],
+        ({"shapes": [mask_of("L")]}, r"shapes\[0\]: covers no pixel"),
+        ({"shapes": [CIRCLE | dict(points=[[5, 5], [5, 5]])]}, "covers no pixel: delete it, or"),
+        ({"shapes": [{"label": "cat", "points": [[0.1, 0.2], [0.9, 0], [0, 0]]}]}, "no shares"),
+        ({"shapes": [mask_of("L") | dict(points=[[0, 0], [9, 9]])]}, r"are \[10\.0, 10\.0\] apart"),
         ({"shapes": [CIRCLE | dict(points=[[30, 5], [36, 5]])]}, "is outside of the image"),
         ({"shapes": [CIRCLE | dict(points=SQUARE)]}, r"shapes\[0\]: must have two points"),
         ({"shapes": [{"label": "cat", "points": [[2, 2], [30, 2], [9, 30]]}]}, "is outside of"),

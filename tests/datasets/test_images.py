@@ -181,6 +181,9 @@ def test_label_of_tiff_whose_values_tools_change(tmp_path, bits, photometric, sa
     (tmp_path / "a.bmp").write_bytes(head + bytes(16 + 2 * 80 * 60))
     with pytest.raises(DataError, match=r"a\.bmp: has 5 bits a value"):
         read_label(str(tmp_path / "a.bmp"), first_channel=True)
+    (tmp_path / "a.tif").write_bytes(tiff_of(8, 1, 3, RAMP.repeat(3).tobytes()))  # of QGIS
+    with pytest.raises(DataError, match=r"a\.tif: has multi-band values, .* RGB of 8 bits"):
+        read_image(str(tmp_path / "a.tif"))
     (tmp_path / "a.tif").write_bytes(tiff_of(8, 1, 1, RAMP.tobytes()))
     assert (read_label(str(tmp_path / "a.tif")) == RAMP).all()
 

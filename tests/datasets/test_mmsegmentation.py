@@ -143,6 +143,9 @@ def test_pascal_voc(tmp_path: Path) -> None:
         ({"img_suffix": ".bmp"}, {}, r"dataset\.source: BaseSegDataset lists no images"),
         ({"seg_map_suffix": "_x.png"}, {}, r"4 of 8 files are missing .*dataset\.source"),
         ({"metainfo": None}, {}, r"source\.metainfo: has no classes"),
+        ({"metainfo": {"classes": "no.txt"}}, {}, r"source\.metainfo: has no classes"),
+        ({"data_prefix": {"img_dir": "img_dir/train"}}, {}, r"source\.data_prefix: must have img_"),
+        ({"ann_file": "list.txt"}, {}, r"0\.jpg: is listed twice: correct"),
         ({"pipeline": []}, {}, r"source\.pipeline: is set by the run itself"),
         ({"type": "IDDADataset"}, {}, r"source\.type: IDDADataset is not a BaseSegDataset"),
         ({"type": "PascalVOCDataset"}, {}, r"dataset\.source: .*'ann_file' is missing"),
@@ -153,6 +156,7 @@ def test_pascal_voc(tmp_path: Path) -> None:
     ],
 )
 def test_a_source_that_does_not_fit(own: dict, change: dict, options: dict, message: str) -> None:
+    Path(own["data_root"], "list.txt").write_text("east/0\neast/0\n")
     with pytest.raises(UserError, match=message):
         MMSegDataset({**own, **change}, **options)
 

@@ -179,6 +179,9 @@ def test_colors_that_are_no_table(camvid: Path, colors: list) -> None:
 
     with pytest.raises(ConfigError, match=r"Own\.label_colors: must be"):
         Own(str(camvid), "train")
+    Own.label_colors, Own.palette = (), colors
+    with pytest.raises(ConfigError, match=r"Own\.palette: must be .*, one for each class"):
+        Own(str(camvid), "train")
 
 
 def test_users_filter(idda: Path) -> None:
