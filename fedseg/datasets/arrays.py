@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import torch
 from annotated_types import Interval, Len, MinLen
-from pydantic import BaseModel, field_validator
+from pydantic import BaseModel, NonNegativeInt, field_validator
 from torch.utils.data import Dataset
 
 from fedseg.config.schema import STRICT, read_model
@@ -58,13 +58,15 @@ class FolderIndex(Origin):
     coarse_labels: list[int] | None = None
     dataset: str | None = None
     source: str | None = None
-    shared_images: int | None = None
+    shared_images: NonNegativeInt | None = None
 
     @field_validator("classes")
     @classmethod
     def _require_distinct(cls, names: list[str]) -> list[str]:
         if len(set(names)) < len(names):
             raise ValueError("a name occurs twice")
+        if not all(map(str.isprintable, names)):
+            raise ValueError("a name has control characters")
         return names
 
 

@@ -285,6 +285,8 @@ UNREADABLE_INDEX = [
     (("splits", "test"), {}),
     (("classes",), [1, 2, 3]),
     (("classes",), ["cat", "dog", "cat"]),
+    (("classes",), ["cat", "dog", "\x1b[2Jx"]),
+    (("shared_images",), -1),
     (("synthetic",), "False"),
 ]
 
