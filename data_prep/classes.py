@@ -154,9 +154,8 @@ def _read_columns(path: Path, rows: Sequence[Any]) -> list[Entry]:
             others[key] += [int(row[key])] if _is_id(row[key]) else []
     for key, numbers in others.items():  # not the order, which needs no column
         if len({*numbers}) == len(rows) and numbers != [*range(len(rows))]:
-            raise DataError(
-                f"{path}: column {key!r} has other numbers than the order: call it id, or remove it"
-            )
+            fault = f"column {key!r} has other numbers than the order"
+            raise DataError(f"{path}: {fault}: call it id, or remove it")
     return entries
 
 

@@ -89,12 +89,9 @@ def prepare_folder(published: str | None, root: Path, options: FolderOptions) ->
     pairs = _find_pairs(root, layout)
     findings = Findings(f"{root}: not all files can be used", "Repair them, or take them away")
     if pairs[0][1].endswith(".json"):
-        others = published is None and ids not in (None, "train_ids")
-        if others or any(own.values()):
-            raise ConfigError(
-                "--ids, --reduce-zero-label, --first-channel: polygons are drawn with the ids of "
-                "the classes: leave these options out"
-            )
+        if any(own.values()) or (published is None and ids not in (None, "train_ids")):
+            fault = "polygons are drawn with the ids of the classes: leave these options out"
+            raise ConfigError(f"--ids, --reduce-zero-label, --first-channel: {fault}")
         pairs = _draw(root, layout, pairs, findings, options)
     elif colors:
         mode = ""
@@ -147,10 +144,8 @@ def prepare_folder(published: str | None, root: Path, options: FolderOptions) ->
     learned = {contents[i]: pairs[i][0] for i in left}
     twice = [(pairs[i][0], learned[contents[i]]) for i in sorted(tested) if contents[i] in learned]
     if twice:
-        print(
-            f"{len(twice)} test images have the pixels of training images, such as "
-            f"{' and '.join(twice[0])}: remove one of the two, or choose other --test images"
-        )
+        told = f"test images have the pixels of training images, such as {' and '.join(twice[0])}"
+        print(f"{len(twice)} {told}: remove one of the two, or choose other --test images")
     if published is not None:
         usual = Path("data", published.partition("_")[0])
         return Outcome([root / "splits"], closing=next_command(published, usual, root))
@@ -222,9 +217,8 @@ def _find_pairs(root: Path, layout: Layout) -> list[Sample]:
                     raise DataError(f"{root}: {path!r} {fault}: rename it")
                 other = paths_of[which].setdefault(match.groups(), path)
                 if other != path:
-                    raise DataError(
-                        f"{root}: {other} and {path} belong to one label map: remove one"
-                    )
+                    fault = f"{other} and {path} belong to one label map"
+                    raise DataError(f"{root}: {fault}: remove one")
     images, labels = paths_of
     both = sorted(images.keys() & labels.keys())
     print(f"{root}: {len(both)} images with label maps")
@@ -328,9 +322,8 @@ def _report(
         meaning = "ignored" if table[raw] == IGNORE else layout.classes[table[raw]]
         held = sum(int(counts[raw] > 0) for counts in pixels)
         print(f"  id {raw:>3}: {meaning}, {shares[raw]:.2f} % of the pixels, in {held} images")
-    there = set(table[total > 0].tolist())
-    absent = [name for number, name in enumerate(layout.classes) if number not in there]
-    if absent:
+    there = table[total > 0]
+    if absent := [name for number, name in enumerate(layout.classes) if number not in there]:
         print(f"  classes that no label map has: {', '.join(absent)}")
     if layout.domain is not None:
         of = Counter(domains)

@@ -36,10 +36,9 @@ def draw_polygons(path: Path, ids: Mapping[str, int], size: tuple[int, int]) -> 
     content = read_json(path)
     key = "objects" if isinstance(content, dict) and "objects" in content else "shapes"
     if not isinstance(content, dict) or not isinstance(content.get(key), list):
-        raise DataError(
-            f"{path}: has no list of labelme's shapes or Cityscapes' objects: convert polygons of "
-            "other tools (COCO, VIA, ...) to label maps first"
-        )
+        fault = "has no list of labelme's shapes or Cityscapes' objects"
+        fix = "convert polygons of other tools (COCO, VIA, ...) to label maps first"
+        raise DataError(f"{path}: {fault}: {fix}")
     by_name = {name.strip("_"): value for name, value in ids.items()}
     rest = by_name.get("background", ids.get("unlabeled", IGNORE))
     if key == "objects":
@@ -105,10 +104,9 @@ def draw_polygons(path: Path, ids: Mapping[str, int], size: tuple[int, int]) -> 
                 if len(points) < 2 + len(edge):
                     raise ValueError("has too few points for a polygon")
                 draw.polygon(points, fill=value, **edge)
-            elif kind == "rectangle":
-                draw.rectangle([*zip(*ends, strict=True)], value, value)
-            elif kind == "circle":
-                draw.ellipse([*box[0], *box[1]], value, value)
+            elif kind in ("rectangle", "circle"):
+                paint = draw.rectangle if kind == "rectangle" else draw.ellipse
+                paint([*zip(*ends, strict=True)], value, value)
             else:
                 raise ValueError(f"is a {kind}, which covers no area: make it a polygon")
     except (LookupError, TypeError, ValueError, AttributeError, OSError, ArithmeticError) as error:

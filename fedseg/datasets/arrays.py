@@ -159,18 +159,15 @@ class PreparedFolder(ImageArrays):
         """The folder's ``dataset.json``, checked against ``shape`` and ``num_classes``."""
         path = root / INDEX
         if not path.is_file():
-            raise MissingDataError(
-                f"{path}: is missing: make it with {made_by(self.tool, root)}, or set data_root"
-            )
+            how = made_by(self.tool, root)
+            raise MissingDataError(f"{path}: is missing: make it with {how}, or set data_root")
         index = read_index(path)
         facts = [(split, tuple(index["splits"][split]["shape"]), self.shape) for split in SPLITS]
         facts.append(("classes", len(index["classes"]), self.num_classes))
         for field, value, expected in facts:
             if expected not in (None, value):
-                raise DataError(
-                    f"{path}: {field}: {value}, but {type(self).__name__} has {expected}: use "
-                    "another dataset.type or dataset.data_root"
-                )
+                fault = f"{field}: {value}, but {type(self).__name__} has {expected}"
+                raise DataError(f"{path}: {fault}: use another dataset.type or dataset.data_root")
         return index
 
 
@@ -193,9 +190,8 @@ class StoredImages(PreparedFolder):
         images, labels = load_array(path, fix), load_array(root / f"{split}_labels.npy", fix)
         expected = [entry["images"], *entry["shape"]]
         if list(images.shape) != expected:
-            raise DataError(
-                f"{path}: has shape {list(images.shape)}, but {INDEX} says {expected}: {fix}"
-            )
+            fault = f"has shape {list(images.shape)}, but {INDEX} says {expected}"
+            raise DataError(f"{path}: {fault}: {fix}")
         users_file = root / f"{split}_users.npy"
         users = load_array(users_file, fix) if users_file.exists() else None
         if users is not None and (users.ndim != 1 or users.dtype.kind != "U"):
@@ -209,10 +205,8 @@ class StoredImages(PreparedFolder):
             where=f"{path} and {split}_labels.npy",
         )
         if self.split_checksum != entry["sha256"]:
-            raise DataError(
-                f"{path}: the {split} images or labels are not those that {INDEX} has the checksum "
-                f"of: {fix}"
-            )
+            fault = f"the {split} images or labels are not those that {INDEX} has the checksum of"
+            raise DataError(f"{path}: {fault}: {fix}")
         self.data_root = str(root)
         self.split = split
 
@@ -272,15 +266,12 @@ def check_images(
     """Raise DataError unless images are uint8 [N, H, W, C] with as many labels in range."""
     labels = np.asarray(labels)
     if images.dtype != np.uint8 or images.ndim != 4 or not len(images):
-        raise DataError(
-            f"{where}: images must be uint8 [N, height, width, channels], N > 0, not "
-            f"{images.dtype} {list(images.shape)}"
-        )
+        found = f"{images.dtype} {list(images.shape)}"
+        must = "images must be uint8 [N, height, width, channels], N > 0"
+        raise DataError(f"{where}: {must}, not {found}")
     if labels.shape != (len(images),) or labels.dtype.kind not in "iu":
-        raise DataError(
-            f"{where}: labels must be integers [{len(images)}], one for each image, not "
-            f"{labels.dtype} {list(labels.shape)}"
-        )
+        must = f"labels must be integers [{len(images)}], one for each image"
+        raise DataError(f"{where}: {must}, not {labels.dtype} {list(labels.shape)}")
     outside = np.flatnonzero((labels < 0) | (labels >= num_classes))
     if outside.size:
         raise DataError(
@@ -350,10 +341,9 @@ def write_images(
         ImageArrays(images, labels, classes, coarse_labels, holders, where=f"{root}: {split}")
     shared = shared_images(train[0], test[0])
     if shared and not allow_shared:
-        raise DataError(
-            f"{root}: {len(shared)} test images are training images too, the first with train and "
-            f"test index {shared[0]}: remove them from one split"
-        )
+        fault = f"{len(shared)} test images are training images too"
+        told = f"the first with train and test index {shared[0]}"
+        raise DataError(f"{root}: {fault}, {told}: remove them from one split")
     index = {
         "dataset": name,
         "classes": [str(name) for name in classes],

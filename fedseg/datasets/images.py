@@ -145,20 +145,18 @@ def _ids_of_colors(path: str, label: np.ndarray, colors: Sequence[Sequence[int]]
     if label.shape[2:] == (4,) and (label[..., 3] == 255).all():
         label = label[..., :3]
     if label.shape[2:] != (3,) or label.dtype != np.uint8:
-        raise DataError(
-            f"{path}: a label map of colors must be opaque and have 8 bits a channel, not "
-            f"{label.dtype} {list(label.shape)}: store it as RGB"
-        )
+        must = "a label map of colors must be opaque and have 8 bits a channel"
+        found = f"{label.dtype} {list(label.shape)}"
+        raise DataError(f"{path}: {must}, not {found}: store it as RGB")
     codes = np.array(colors) @ (1 << 16, 1 << 8, 1)
     pixels = label.astype(np.int64) @ (1 << 16, 1 << 8, 1)
     order = np.argsort(codes)
     positions = order[np.searchsorted(codes[order[:-1]], pixels)]
     if (other := codes[positions] != pixels).any():
         unknown = np.unique(label[other], axis=0).tolist()
-        raise DataError(
-            f"{path}: has the colors {str(unknown[:5])[1:-1]}{', ...' * (len(unknown) > 5)}, which "
-            "are not in label_colors: add them there"
-        )
+        listed = f"{str(unknown[:5])[1:-1]}{', ...' * (len(unknown) > 5)}"
+        fault = f"has the colors {listed}, which are not in label_colors: add them there"
+        raise DataError(f"{path}: {fault}")
     return positions.astype(np.uint8)
 
 

@@ -184,10 +184,9 @@ class JoinedDataset(SegmentationDataset):
         self.users, self.domains, self.files, self.positions, self._places = [], [], [], [], []
         for name, part in self.joined.items():
             if unknown := [of for of in part.classes if of not in self.classes]:
-                raise ConfigError(
-                    f"dataset.parts.{name}: its classes {', '.join(unknown[:5])} are not in "
-                    "dataset.classes: add them, or set the part's ids to leave them out"
-                )
+                fault = f"its classes {', '.join(unknown[:5])} are not in dataset.classes"
+                fix = "add them, or set the part's ids to leave them out"
+                raise ConfigError(f"dataset.parts.{name}: {fault}: {fix}")
             table = np.full(256, IGNORE, np.uint8)
             table[: len(part.classes)] = [self.classes.index(of) for of in part.classes]
             self.users += [f"{name}/{user}" for user in part.users]

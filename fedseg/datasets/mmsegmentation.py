@@ -77,10 +77,9 @@ class MMSegDataset(SegmentationDataset):
             self.label_ids = ids_of(ids)
         infos = [listed.get_data_info(index) for index in range(len(listed))]
         if not infos or not all("seg_map_path" in info for info in infos):
-            raise ConfigError(
-                f"dataset.source: {source['type']} lists no images with label maps: set its "
-                "data_prefix, img_suffix (the ending of image files) or ann_file"
-            )
+            fix = "set its data_prefix, img_suffix (the ending of image files) or ann_file"
+            fault = f"{source['type']} lists no images with label maps"
+            raise ConfigError(f"dataset.source: {fault}: {fix}")
         files = [(info["img_path"], info["seg_map_path"]) for info in infos]
         if twice := [image for (image, _), times in Counter(files).items() if times > 1]:
             raise DataError(f"{twice[0]}: is listed twice: correct dataset.source.ann_file")
@@ -130,10 +129,8 @@ def _build_source(source: Mapping[str, Any]) -> BaseSegDataset:
             raise DataError(f"{path.rstrip('/')}: does not exist: set {field}.{key}")
     kind = find_class(DATASETS, source, field)
     if inspect.isclass(kind) and issubclass(kind, BaseSegDataset) and not _lists(kind):
-        raise ConfigError(
-            f"{field}.type: {kind.__name__} has its own way of listing images: use a class that "
-            "lists folders of images and label maps, such as BaseSegDataset"
-        )
+        fix = "use a class that lists folders of images and label maps, such as BaseSegDataset"
+        raise ConfigError(f"{field}.type: {kind.__name__} has its own way of listing images: {fix}")
     try:
         return build(DATASETS, source, field, GIVEN, BaseSegDataset)
     except OSError as error:

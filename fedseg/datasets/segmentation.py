@@ -139,10 +139,9 @@ class SegmentationDataset(Dataset):
             raise ConfigError(f"{name}.label_ids: lists ids of files: set reduce_zero_label=False")
         for raw, train in self.label_ids.items():
             if raw not in range(256) or train not in (IGNORE, *range(len(self.classes))):
-                raise ConfigError(
-                    f"{name}.label_ids: has {raw!r}: {train!r}, but ids are 0 to "
-                    f"255, and classes 0 to {len(self.classes) - 1}, or {IGNORE} to ignore"
-                )
+                told = f"and classes 0 to {len(self.classes) - 1}, or {IGNORE} to ignore"
+                fault = f"has {raw!r}: {train!r}, but ids are 0 to 255, {told}"
+                raise ConfigError(f"{name}.label_ids: {fault}")
         for field in ("palette", "label_colors"):
             colors = [tuple(color) for color in getattr(self, field)]
             right = all(len(color) == 3 and {*color} <= set(range(256)) for color in colors)
@@ -257,10 +256,8 @@ class SegmentationDataset(Dataset):
             )
         if not self.ignore_unlisted and cv2.countNonZero(cv2.LUT(raw, self._unknown)):
             unknown = sorted(set(np.unique(raw).tolist()) - set(self.label_ids))
-            raise DataError(
-                f"{label_path}: {type(self).__name__} has no label ids {unknown}: is it a label "
-                "map of this data set?"
-            )
+            fault = f"{type(self).__name__} has no label ids {unknown}"
+            raise DataError(f"{label_path}: {fault}: is it a label map of this data set?")
         return image, cv2.LUT(raw, self._train_ids)
 
     def class_pixels(self) -> np.ndarray:
@@ -293,10 +290,8 @@ class SegmentationDataset(Dataset):
     def _read_split(self, wanted: str | Sequence[str] | None) -> None:
         for field, folder in (("data_root", self.data_root), ("split", self.split)):
             if not os.path.isdir(folder):
-                how = made_by(self.tool, self.data_root)
-                raise DataError(
-                    f"{folder}: does not exist: make it with {how}, or set dataset.{field}"
-                )
+                fix = f"make it with {made_by(self.tool, self.data_root)}, or set dataset.{field}"
+                raise DataError(f"{folder}: does not exist: {fix}")
         split = read_split(self.split)
         self.split_checksum = split.checksum
         names = list(split.users)
@@ -335,9 +330,8 @@ class SegmentationDataset(Dataset):
     def check_files(self) -> None:
         """Raise DataError if an image or label of the split is not there."""
         paths = [path for pair in self.files for path in pair]
-        check_exist(
-            paths, self.data_root, f"put them there, or write the split again with {self.tool}"
-        )
+        fix = f"put them there, or write the split again with {self.tool}"
+        check_exist(paths, self.data_root, fix)
 
 
 def _load_kept(path: Path) -> tuple[np.ndarray, np.ndarray]:

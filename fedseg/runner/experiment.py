@@ -69,10 +69,9 @@ def _read_network(name: str, config: Path) -> dict[str, Any]:
         place = next(path for path in places if path.is_file())
         network = read_file(place).values.to_dict()["model"]
     except (ConfigError, LookupError, StopIteration) as error:
-        raise ConfigError(
-            f"model.network: {name} is no config with a model (a path, or mmseg::FOLDER/FILE.py of "
-            f"the installed MMSegmentation) {error}"
-        ) from error
+        forms = "a path, or mmseg::FOLDER/FILE.py of the installed MMSegmentation"
+        fault = f"{name} is no config with a model ({forms}) {error}"
+        raise ConfigError(f"model.network: {fault}") from error
     network.pop("data_preprocessor", None)
     drop_weights(network)
     return network

@@ -341,11 +341,8 @@ def test_shapes_of_labelme(tmp_path):
     assert (drawn == as_labelme(shapes, (16, 30))).all()
     assert drawn[7, 7] == 0 and drawn[4, 11] == 1 and drawn[8, 20] == 2 and drawn[15, 29] == 0
     assert drawn[2, 4] == 255  # drawn last
-    picture = io.BytesIO()
-    Image.fromarray(np.eye(3, dtype=bool)).save(picture, "PNG")
-    brush = dict(label="dog", shape_type="mask", points=[[4, 1], [6, 3]])
-    brush["mask"] = base64.b64encode(picture.getvalue()).decode()
-    path.write_text(json.dumps({"shapes": [brush]}))
+    brush = mask_of(Image.fromarray(np.eye(3, dtype=bool)), 4, 1)
+    path.write_text(json.dumps({"shapes": [brush | {"label": "dog"}]}))
     drawn = draw_polygons(path, {"cat": 0, "dog": 1}, (6, 9))  # no background: ignored
     assert np.argwhere(drawn == 1).tolist() == [[1, 4], [2, 5], [3, 6]]
     assert (drawn == 255).sum() == 6 * 9 - 3
@@ -375,11 +372,12 @@ def test_polygons_of_cityscapes(tmp_path):
 CIRCLE = dict(label="cat", shape_type="circle")
 
 
-def mask_of(mode: str, x: int = 0) -> dict:
-    picture = io.BytesIO()
-    Image.new(mode, (4, 4)).save(picture, "PNG")
-    text = base64.b64encode(picture.getvalue()).decode()
-    return dict(label="cat", shape_type="mask", points=[[x, 0], [x + 3, 3]], mask=text)
+def mask_of(picture: str | Image.Image, x: int = 0, y: int = 0) -> dict:
+    picture = Image.new(picture, (4, 4)) if isinstance(picture, str) else picture
+    picture.save(stored := io.BytesIO(), "PNG")
+    points = [[x, y], [x + picture.width - 1, y + picture.height - 1]]
+    text = base64.b64encode(stored.getvalue()).decode()
+    return dict(label="cat", shape_type="mask", points=points, mask=text)
 
 
 @pytest.mark.parametrize(

@@ -174,14 +174,10 @@ def test_ids_of_classes_in_order(camvid: Path, reduced: bool) -> None:
     [[[0, 0]], [[0, 0, 256]], [[0, 0, 1.5]], [[1, 2, 3]] * 2, [[1, 2, n] for n in range(257)]],
 )
 def test_colors_that_are_no_table(camvid: Path, colors: list) -> None:
-    class Own(CamVidDataset):
-        label_colors = colors
-
-    with pytest.raises(ConfigError, match=r"Own\.label_colors: must be"):
-        Own(str(camvid), "train")
-    Own.label_colors, Own.palette = (), colors
-    with pytest.raises(ConfigError, match=r"Own\.palette: must be .*, one for each class"):
-        Own(str(camvid), "train")
+    for field, rule in (("label_colors", "each once"), ("palette", "one for each class")):
+        own = type("Own", (CamVidDataset,), {field: colors})
+        with pytest.raises(ConfigError, match=rf"Own\.{field}: must be .*, {rule}"):
+            own(str(camvid), "train")
 
 
 def test_users_filter(idda: Path) -> None:
