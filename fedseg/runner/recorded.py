@@ -41,8 +41,8 @@ EVALUATED = (
 )
 # What training a client needs besides.
 TRAINED = ("train_dataloader", "param_scheduler", "local_loss")
-# Whose registered classes may be built: layers and optimizers of libraries besides the suite's own.
-OWNERS = ("fedseg", "torch.nn", "torch.optim", "mmcv.cnn")
+# Whose registered classes may be built besides the suite's own: layers, optimizers, schedules.
+OWNERS = ("fedseg", "torch.nn", "torch.optim", "mmcv.cnn", "mmengine.optim.scheduler")
 # Networks of MMSegmentation that the suite's methods use.
 LIBRARIES = (
     *("EncoderDecoder", "FCNHead", "DepthwiseSeparableASPPHead", "SegformerHead"),

@@ -7,7 +7,7 @@ from fedseg.config.methods import Composition
 from fedseg.errors import ConfigError
 from fedseg.files import write_text
 from fedseg.runner.config import complete_config
-from fedseg.runner.recorded import evaluated, read_recorded
+from fedseg.runner.recorded import TRAINED, evaluated, read_recorded
 from fedseg.runs.config import (
     CONFIG_FILE,
     config_digest,
@@ -19,7 +19,7 @@ from fedseg.runs.config import (
 
 def test_every_setting_and_method_is_of_the_suite(tmp_path):
     seen = set()
-    one_each = {path.stem.split("_")[0]: path for path in (CONFIGS / "settings").glob("*.py")}
+    one_each = {path.stem.split("_")[0]: path for path in sorted(CONFIGS.glob("settings/*.py"))}
     for path in one_each.values():
         for method in ("", *(Composition(path).known.keys() - seen)):
             try:
@@ -33,7 +33,7 @@ def test_every_setting_and_method_is_of_the_suite(tmp_path):
             read = read_recorded(tmp_path)
             assert config_digest(read) == config_digest(complete)
             assert config_facts(read) == json.loads(json.dumps(config_facts(complete)))
-            kept = evaluated(read, tmp_path)
+            kept = evaluated(read, tmp_path, (), TRAINED)
             for loader in read.val_dataloader.values():
                 loader.dataset["cache"] = "/elsewhere"
             cached = evaluated(read, tmp_path).val_dataloader.values()
