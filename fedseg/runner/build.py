@@ -50,6 +50,7 @@ from fedseg.core.messages import Payload
 from fedseg.core.seeds import seed_for
 from fedseg.core.server import Aggregate
 from fedseg.datasets.arrays import is_rendered
+from fedseg.datasets.images import read_image, read_size
 from fedseg.datasets.segmentation import SegmentationDataset
 from fedseg.engine.trainer import ClientTrainer
 from fedseg.errors import ConfigError, DataError
@@ -559,6 +560,7 @@ def _classes(dataset: Any) -> list[str]:
 
 
 MOST_COMPARED = 200_000  # images
+MOST_DECODED = 3e8  # pixels, a few seconds
 
 
 def _images_of_both(train: Any, test: Any) -> list[str]:
@@ -567,19 +569,45 @@ def _images_of_both(train: Any, test: Any) -> list[str]:
     if all(isinstance(p, np.ndarray) and len(p) <= MOST_COMPARED for p in pixels):
         known = {hash(image.tobytes()) for image in pixels[0]}
         return [f"image {i}" for i, image in enumerate(pixels[1]) if hash(image.tobytes()) in known]
-    files = _files(train)
+    files, tested = _files(train), _files(test)
     if len(files) > MOST_COMPARED:
-        return sorted(files & _files(test))
+        return sorted(files & tested)
     sizes: dict[int, list[str]] = {}
     for path in files:
         sizes.setdefault(os.path.getsize(path), []).append(path)
     checksum = cache(sha256)
-    return [
+    copies = {
         path
-        for path in _files(test)
+        for path in tested
         if (same := sizes.get(os.path.getsize(path)))
         and (path in files or checksum(path) in set(map(checksum, same)))
-    ]
+    }
+    return sorted(copies | _converted(files, tested - copies))
+
+
+def _converted(files: set[str], tested: set[str]) -> set[str]:
+    """Those tested whose pixels a file has in another format, if it takes seconds to find out."""
+    if len({_format(path) for path in files | tested}) < 2:
+        return set()
+    shapes: dict[tuple[int, int], tuple[list[str], list[str]]] = {}
+    digest = cache(lambda path: hash(read_image(path).tobytes()))
+    both: set[str] = set()
+    try:
+        for number, paths in enumerate((files, tested)):
+            for path in paths:
+                shapes.setdefault(read_size(path), ([], []))[number].append(path)
+        compared = {shape: pair for shape, pair in shapes.items() if all(pair)}
+        if sum(h * w * sum(map(len, p)) for (h, w), p in compared.items()) <= MOST_DECODED:
+            for known, asked in compared.values():
+                pixels = set(map(digest, known))
+                both.update(path for path in asked if digest(path) in pixels)
+    except (OSError, ValueError, DataError):  # told where it is read for training
+        return set()
+    return both
+
+
+def _format(path: str) -> str:
+    return os.path.splitext(path)[1].lower().replace("jpeg", "jpg")
 
 
 def _files(dataset: Any) -> set[str]:

@@ -15,6 +15,7 @@ import toyseg
 from command_line import python
 from landmark_files import write_photo
 from mmengine.config import Config
+from PIL import Image
 from torch import nn
 
 from fedseg.algorithms import FedAvg
@@ -168,6 +169,13 @@ def test_training_images_in_a_test_set_are_told_by_their_content(tmp_path):
     assert told(Files("a", "b"), Files("c")) == told(Arrays(1, 2), Arrays(3)) == []
     (text,) = told(Files("a", "b"), Files("c", "copy of a"))
     assert "unseen.dataset: 1 of its" in text and text.endswith("copy of a")
+    pixels = np.random.default_rng(0).integers(0, 256, (3, 4, 5, 3), dtype=np.uint8)
+    for name, image in {"d.jpg": 0, "e.png": 1, "f.bmp": 1, "g.bmp": 2}.items():
+        Image.fromarray(pixels[image]).save(tmp_path / name)
+    Image.open(tmp_path / "d.jpg").save(tmp_path / "d.png")
+    assert told(Files("d.jpg", "e.png"), Files("g.bmp")) == []
+    (text,) = told(Files("d.jpg", "e.png"), Files("f.bmp", "g.bmp", "d.png"))
+    assert "unseen.dataset: 2 of its" in text and text.endswith("d.png")
     (text,) = told(Arrays(1, 2), Arrays(3, 2, 1))
     assert "unseen.dataset: 2 of its" in text and text.endswith("image 1")
 
