@@ -8,7 +8,7 @@ epoch at once; the operation itself is a pure function of images, labels and dra
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedseg.config.schema import PositiveShare, Share
+from fedseg.core.seeds import generator_for
 from fedseg.errors import ConfigError
 from fedseg.registry import BATCH_TRANSFORMS, build
 
@@ -301,17 +302,17 @@ class BatchPipeline:
         self._random = [number for number, draws in enumerate(drawing) if draws]
 
     def draw(
-        self, generator: Callable[[int], np.random.Generator], sizes: Sequence[int]
+        self, sizes: Sequence[int], seed: int, purpose: str, *counters: int
     ) -> list[dict[str, np.ndarray]]:
         """The draws of every step for batches of these sizes.
 
-        Args:
-            generator: number of a step -> its own generator, so that the draws of a step do not
-                depend on the other steps.
+        Each step has a generator of its own, by (seed, purpose, number of the step, counters), so
+        that its draws do not depend on the other steps.
         """
         draws: list[dict[str, np.ndarray]] = [{} for _ in self.steps]
         for number in self._random:
-            draws[number] = self.steps[number].draw(generator(number), sizes)
+            rng = generator_for(seed, purpose, number, *counters)
+            draws[number] = self.steps[number].draw(rng, sizes)
         return draws
 
     def apply(

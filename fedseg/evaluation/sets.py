@@ -291,7 +291,7 @@ class ResidentSet(EvaluationSet):
     ) -> None:
         super().__init__(name, field, *args, **kwargs)
         self.pipeline = resident_pipeline(transforms, self.dataset, self.like.dtype, field)
-        for number, draws in enumerate(self.pipeline.draw(np.random.default_rng, [1])):
+        for number, draws in enumerate(self.pipeline.draw([1], 0, "test")):
             if draws:
                 name = type(self.pipeline.steps[number]).__name__
                 raise ConfigError(

@@ -5,7 +5,7 @@ tensor operations (:mod:`fedseg.datasets.batch_transforms`); nothing is done ima
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from fedseg.core.client_data import Job
-from fedseg.core.seeds import generator_for
 from fedseg.datasets.arrays import ImageArrays
 from fedseg.datasets.batch_transforms import BatchPipeline
 from fedseg.errors import ConfigError
@@ -21,7 +20,6 @@ from fedseg.loaders.partitioned import PartitionedData
 from fedseg.registry import CLIENT_DATA
 
 Draws = list[dict[str, np.ndarray]]
-Epoch = tuple[np.ndarray, Sequence[int], Draws]
 AHEAD = 1 << 21  # bytes of images that are transformed together; more would leave the cache
 ALIGNMENT = 64  # bytes; where a batch begins elsewhere, matrix products round otherwise
 
@@ -63,17 +61,13 @@ class ResidentData(PartitionedData):
 
     def draws(self, job: Job, epoch: int, sizes: Sequence[int]) -> Draws:
         """The draws of the augmentation in one local epoch: for each step, arrays by name."""
-        counters = job.round, job.client, epoch
-        return self.pipeline.draw(
-            lambda step: generator_for(self.seed, "augment batch", step, *counters), sizes
-        )
+        return self.pipeline.draw(sizes, self.seed, "augment batch", job.round, job.client, epoch)
 
     def varies(self) -> bool:
-        return any(self.pipeline.draw(np.random.default_rng, [1]))
+        return any(self.pipeline.draw([1], 0, "statistics"))
 
     def start(self, jobs: Iterable[Job]) -> None:
-        epochs = ((job, *epoch) for job in jobs for epoch in self._epochs(job))
-        self._coming, self._next = self._made_together(epochs), None
+        self._coming, self._next = self._made_together(jobs), None
 
     def batches(self, job: Job) -> Iterator[dict[str, Tensor]]:
         self._next = self._next or next(self._coming, None)
@@ -84,65 +78,55 @@ class ResidentData(PartitionedData):
             self._next = next(self._coming, None)
 
     def batches_alone(self, job: Job) -> Iterator[dict[str, Tensor]]:
-        for epoch in self._epochs(job):
-            yield from self._batches(*epoch)
+        for _, batch in self._made_together([job]):
+            yield batch
 
-    def _epochs(self, job: Job) -> Iterator[Epoch]:
-        for epoch, order, sizes in self.epochs(job):
-            yield order, sizes, self.draws(job, epoch, sizes)
-
-    def _made_together(
-        self, epochs: Iterable[tuple[Job, np.ndarray, Sequence[int], Draws]]
-    ) -> Iterator[tuple[Job, dict[str, Tensor]]]:
-        """The batches of jobs; the local epochs of clients with few images are made together."""
-        for group in _groups(epochs, lambda epoch: sum(epoch[2]), self._together):
-            jobs, orders, sizes, draws = zip(*group, strict=True)
-            order = np.concatenate([o[: sum(s)] for o, s in zip(orders, sizes, strict=True)])
+    def _made_together(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, dict[str, Tensor]]]:
+        """The batches of jobs; local epochs of few images are transformed by one call for all."""
+        epochs = ((job, *epoch) for job in jobs for epoch in self.epochs(job))
+        following = next(epochs, None)
+        while following is not None:
+            owners, orders, sizes, draws = [], [], [], []
+            while following is not None:
+                job, epoch, order, own = following
+                if owners and sum(sizes) + sum(own) > self._together:
+                    break
+                owners += [job] * len(own)
+                orders.append(order[: sum(own)])
+                sizes += own
+                draws.append(self.draws(job, epoch, own))
+                following = next(epochs, None)
             joined = [
                 {name: np.concatenate([step[name] for step in steps]) for name in steps[0]}
                 for steps in zip(*draws, strict=True)
             ]
-            owners = [job for job, s in zip(jobs, sizes, strict=True) for _ in s]
-            made = self._batches(order, [size for s in sizes for size in s], joined)
+            made = self._batches(np.concatenate(orders), sizes, joined)
             yield from zip(owners, made, strict=True)
 
     def _batches(
         self, order: np.ndarray, sizes: Sequence[int], draws: Draws
     ) -> Iterator[dict[str, Tensor]]:
-        chosen = self._to_device(order)
-        drawn = [{name: self._to_device(rows) for name, rows in step.items()} for step in draws]
+        chosen, *drawn = (
+            {n: torch.from_numpy(rows).to(self.device, non_blocking=True) for n, rows in of.items()}
+            for of in ({"order": order}, *draws)
+        )
+        together = sum(sizes) <= self._together
         start = 0
-        for group in _groups(sizes, int, self._together):
-            rows = slice(start, start + sum(group))
+        for size in [sum(sizes)] if together else sizes:
+            rows = slice(start, start + size)
             made = self.pipeline.apply(
-                self.images.index_select(0, chosen[rows]),
-                self.labels.index_select(0, chosen[rows]),
+                self.images.index_select(0, chosen["order"][rows]),
+                self.labels.index_select(0, chosen["order"][rows]),
                 [{name: values[rows] for name, values in step.items()} for step in drawn],
             )
-            start += sum(group)
-            parts = (torch.split(values, group) for values in made.values())
+            start += size
+            parts = (torch.split(values, sizes if together else size) for values in made.values())
             yield from (dict(zip(made, batch, strict=True)) for batch in zip(*parts, strict=True))
-
-    def _to_device(self, array: np.ndarray) -> Tensor:
-        return torch.from_numpy(array).to(self.device, non_blocking=True)
 
     def sample_batches(self, batches: list[list[int]]) -> Iterator[dict[str, Tensor]]:
         order = np.concatenate([np.asarray(batch, dtype=np.int64) for batch in batches])
         sizes = [len(batch) for batch in batches]
-        draws = self.pipeline.draw(lambda step: generator_for(0, "statistics", step), sizes)
-        yield from self._batches(order, sizes, draws)
-
-
-def _groups(items: Iterable[Any], size: Callable[[Any], int], most: int) -> Iterator[list[Any]]:
-    """Consecutive items whose sizes sum to ``most`` or less, at least one at a time."""
-    group: list[Any] = []
-    for item in items:
-        if group and sum(map(size, group)) + size(item) > most:
-            yield group
-            group = []
-        group.append(item)
-    if group:
-        yield group
+        yield from self._batches(order, sizes, self.pipeline.draw(sizes, 0, "statistics"))
 
 
 def resident_pipeline(

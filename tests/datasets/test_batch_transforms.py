@@ -34,7 +34,7 @@ def pipeline(steps, shape, dtype=torch.float32) -> BatchPipeline:
 
 
 def draws_of(pipe: BatchPipeline, sizes, seed: int = 0) -> list[dict[str, np.ndarray]]:
-    return pipe.draw(lambda step: np.random.default_rng([seed, step]), sizes)
+    return pipe.draw(sizes, seed, "test")
 
 
 def batch(count: int, shape, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
