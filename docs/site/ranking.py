@@ -2,7 +2,8 @@
 
 DIR is the work dir of sweeps over one setting. A row is an experiment, its values means over the
 seeds of the mean over the last evaluations; differences are taken seed by seed to the run of
-``--reference``. One that a paired t-test at 95 % does not tell from zero is in parentheses.
+``--reference``. One that a paired t-test at 95 % does not tell from zero is in parentheses. Seconds
+are of short runs of the same names in ``--seconds``, made while the machine did nothing else.
 """
 
 import argparse
@@ -39,12 +40,17 @@ def name_of(folder: Path, setting: str) -> str:
     """The methods of an experiment and the values that it sets, from its folder's name."""
     methods, *values = folder.name.removeprefix(f"{setting}_").split(",")
     options = (part.partition("=") for part in values)
+    methods = methods.removeprefix("fedavg_")  # the setting's own, beside other methods
     words = [f"{key.rsplit('.', 1)[-1]} {value}" for key, _, value in options]
     return f"`{methods}`" + (f", {', '.join(words)}" if words else "")
 
 
-def table(folder: Path, reference: str) -> str:
+def table(folder: Path, reference: str, timed: Path) -> str:
     """The Markdown table of the runs below a folder, the best on unseen domains first."""
+    seconds: dict[str, list[float]] = defaultdict(list)
+    for run in read_runs([timed])[0]:
+        spent = run.results.seconds["train"] + run.results.seconds["aggregate"]
+        seconds[run.folder.parent.name].append(spent / run.results.completed_rounds)
     found, messages = read_runs([folder])
     experiments: dict[Path, dict[int, Results]] = defaultdict(dict)
     for run in found:
@@ -57,7 +63,7 @@ def table(folder: Path, reference: str) -> str:
     head = ["method"]
     for domain in domains:
         head += [domain, "difference"]
-    head += ["worst tenth, seen"] * len(worst) + ["MiB a round", "seconds"]
+    head += ["worst tenth, seen"] * len(worst) + ["MiB a round", "seconds a round"]
     rows = []
     for path, runs in experiments.items():
         cells = [name_of(path, first.setting or "")]
@@ -69,8 +75,8 @@ def table(folder: Path, reference: str) -> str:
             (run.communication.bytes_down + run.communication.bytes_up) / run.completed_rounds
             for run in runs.values()
         ]
-        spent = [run.seconds["train"] + run.seconds["aggregate"] for run in runs.values()]
-        cells += [f"{np.mean(sent) / 2**20:.1f}", f"{np.mean(spent):.0f}"]
+        spent = seconds.get(path.name)
+        cells += [f"{np.mean(sent) / 2**20:.1f}", f"{np.mean(spent):.2f}" if spent else ""]
         rows.append((-np.mean(means[: len(domains) - len(worst)]), cells))
     lines = [head, ["---"] + ["---:"] * (len(head) - 1), *(cells for _, cells in sorted(rows))]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n" + "\n".join(messages)
@@ -80,5 +86,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--reference", required=True, help="folder's name, as demo_weather_fedavg")
+    parser.add_argument("--seconds", type=Path, help="work dir of short runs (default: DIR)")
     args = parser.parse_args()
-    print(table(args.folder, args.reference))
+    print(table(args.folder, args.reference, args.seconds or args.folder))
