@@ -1,5 +1,5 @@
-# FedAvgM + SWA on small images. The rate falls to zero and the average takes every model of the last
-# quarter, so that seeds and numbers of threads end alike.
+# FedAvgM + SWA on small images. The rate falls to zero and the average takes every model of the
+# last quarter, so that seeds and numbers of threads end alike.
 _base_ = "settings/demo_shapes.py"
 methods = ["fedavgm", "swa"]
 algorithm = dict(server_optim=dict(momentum=0.7))
