@@ -19,7 +19,7 @@ from fedseg.config.schema import Positive
 from fedseg.core.flat import FlatModel
 from fedseg.core.forward import forward, prepare_batch
 from fedseg.core.hook import Run
-from fedseg.errors import ConfigError, DataError
+from fedseg.errors import ConfigError
 from fedseg.evaluation.clients import accuracy_in_mix, class_counts, deal_by_class, fine_tune
 from fedseg.evaluation.metrics import IoUMetric
 from fedseg.evaluation.sets import EvaluationSet, Groups, build_evaluation_set
@@ -272,17 +272,18 @@ class DomainEvaluator:
 
     def model_of(self, name: str, w: Tensor, buffers: Tensor) -> tuple[Tensor, Tensor]:
         """The model with the local state of a domain's clients, or of one client."""
-        runner = self.runner
-        known = {**{client: [client] for client in runner.client_sizes}, **runner.domain_clients}
-        if runner.batchnorm is None:
+        if self.runner.batchnorm is None:
             raise ConfigError("domain: does not apply: this run shares the whole model")
-        if name not in known:
-            shown = ", ".join([*known][-20:])
-            raise ConfigError(f"domain: {name!r} has no clients in this run: name one of {shown}")
-        personal = self._own(w, buffers, known[name])
-        if personal is None:
-            raise DataError(f"domain: no client of {name!r} has trained: name another")
-        return personal
+        if name not in self.trained(w, buffers, name):
+            shown = ", ".join(self.trained(w, buffers)[-20:])
+            raise ConfigError(f"domain: {name!r} has no client that trained: name one of {shown}")
+        return self._own(w, buffers, self.runner.domain_clients.get(name, [name]))
+
+    def trained(self, w: Tensor, buffers: Tensor, name: str = "") -> list[str]:
+        """Clients, then domains, that have local state; ``name``: this one alone."""
+        known = {**{c: [c] for c in self.runner.client_sizes}, **self.runner.domain_clients}
+        asked = (n for n in known if name in ("", n))
+        return [n for n in asked if self._own(w, buffers, known[n]) is not None]
 
     def _own(
         self, w: Tensor, buffers: Tensor, clients: Iterable[str], own_model: bool = True

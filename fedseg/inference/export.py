@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from fedseg.config.components import PLACES
 from fedseg.datasets.images import read_image, read_size
 from fedseg.errors import ConfigError, DataError, UserError
-from fedseg.evaluation.domains import load_model
+from fedseg.evaluation.domains import DomainEvaluator, load_model
 from fedseg.files import atomic_writer, write_text
 from fedseg.inference.predictor import RESIZES, Predictor
 from fedseg.models.mmsegmentation import EncoderDecoder
@@ -64,9 +64,10 @@ def export(predictor: Predictor, kind: str, out: Path, size: tuple[int, int] | N
     runner = predictor.runner
     task = predictor.model()
     if task.batch_statistics:
+        trained = DomainEvaluator(runner, []).trained(task.w, task.buffers)
         raise ConfigError(
             "domain: is missing: BatchNorm's statistics stay with the clients of this run: "
-            f"choose a domain or client, such as {next(iter(runner.domain_clients), 'a client')}"
+            f"choose a domain or client, such as {[*trained, 'a client'][0]}"
         )
     others = {step["type"] for step in predictor.pipeline.steps} - RESIZES
     if predictor.maps and others:

@@ -24,7 +24,7 @@ Advance = Callable[[int], None]
 
 def find_images(paths: Sequence[str | Path]) -> dict[str, Path]:
     """Every image and video of files and folders, by the name that its predictions get."""
-    named: dict[str, Path] = {}
+    found: list[tuple[str, Path]] = []
     for given in map(Path, paths):
         if not given.exists():
             raise DataError(f"{given}: does not exist: name an image, a video or a folder of them")
@@ -40,11 +40,14 @@ def find_images(paths: Sequence[str | Path]) -> dict[str, Path]:
             warnings.warn(text)  # noqa: B028
         for path in inside if given.is_dir() else [given]:
             name = path.relative_to(given).with_suffix("") if given.is_dir() else path.stem
-            name, number = str(name), 1
-            while str(name) in named:  # of another folder or format
-                number += 1
-                name = f"{name.removesuffix(f'_{number - 1}')}_{number}"
-            named[name] = path
+            found.append((str(name), path))
+    named, own = {}, {name for name, _ in found}
+    for name, path in found:
+        unique, number = name, 1
+        while unique in named or (number > 1 and unique in own):  # of another folder or format
+            number += 1
+            unique = f"{name}_{number}"
+        named[unique] = path
     return named
 
 

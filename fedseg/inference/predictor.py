@@ -141,6 +141,17 @@ class Predictor:
             images: files, or uint8 [H, W, 3] RGB.
             batch_size: default: that of the run's test images.
         """
+        try:
+            yield from self._predict(images, batch_size)
+        except (ValueError, ConfigError) as error:
+            if "more than 1 value per channel" not in str(error):  # after global pooling
+                raise
+            raise ConfigError(
+                "images: this network has no BatchNorm statistics of a single image: predict at "
+                "least two of one size together (--batch-size), or name a --domain"
+            ) from error
+
+    def _predict(self, images: Sequence[Pixels], batch_size: int | None) -> Iterator[Prediction]:
         if not len(images):
             return
         test, sizes = self._set_of(images), self._sizes(images)

@@ -26,6 +26,16 @@ from fedseg.runs.history import HISTORY, read_history
 from fedseg.units import peak_memory
 
 
+def _recurrent(inputs: Sequence[int], weights: Any, *others: Any, **_: Any) -> int:
+    """Operations of a fused recurrent layer, from shapes: its matrix products at every step."""
+    matrices = weights if isinstance(weights[0], Sequence) else (weights, others[0])
+    return 2 * inputs[0] * inputs[1] * sum(m[0] * m[1] for m in matrices if len(m) == 2)
+
+
+# what PyTorch's counter leaves out
+RECURRENT = dict.fromkeys((torch.ops.aten.mkldnn_rnn_layer, torch.ops.aten._cudnn_rnn), _recurrent)
+
+
 def profile_config(
     config: Config,
     size: tuple[int, int] | None = None,
@@ -54,7 +64,7 @@ def profile_config(
     amp = torch.autocast(images.device.type, torch.bfloat16, bool(cfg.train_cfg.get("amp")))
     with torch.no_grad(), amp:
         try:
-            with FlopCounterMode(display=False) as counter:
+            with FlopCounterMode(display=False, custom_mapping=RECURRENT) as counter:
                 model(images, mode="tensor")
         except UserError as error:
             raise ConfigError(f"size: {height}x{width}: {error}") from error
@@ -65,13 +75,14 @@ def profile_config(
         median = timer.blocked_autorange(min_run_time=1).median
     memory = torch.cuda.max_memory_allocated() if images.is_cuda else peak_memory() or 0
     flops = counter.get_flop_counts()
+    prefix, inside = "network." * hasattr(model, "network"), getattr(model, "network", model)
     name = type(model).__name__
     parts = {
-        part: {
+        f"{prefix}{part}": {
             "parameters": sum(p.numel() for p in inner.parameters()),
-            "flops": sum(flops.get(f"{name}.{part}", {}).values()) // batch_size,
+            "flops": sum(flops.get(f"{name}.{prefix}{part}", {}).values()) // batch_size,
         }
-        for part, inner in _parts(model).items()
+        for part, inner in inside.named_children()
     }
     return {
         "size": [height, width],
@@ -86,12 +97,6 @@ def profile_config(
         "peak memory": memory,
         "bytes per round": dict(traffic) if traffic is not None else _traffic(cfg),
     }
-
-
-def _parts(model: nn.Module) -> dict[str, nn.Module]:
-    """The model's parts; of a wrapped network that network's."""
-    prefix, inside = "network." * hasattr(model, "network"), getattr(model, "network", model)
-    return {f"{prefix}{name}": part for name, part in inside.named_children()}
 
 
 def _input_size(cfg: Config, model: nn.Module) -> tuple[int, int]:

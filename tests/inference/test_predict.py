@@ -98,6 +98,9 @@ def test_the_statistics_are_those_that_are_named(small_run, tmp_path):
         run.predict([image], domain="north", **TRUST)
     with pytest.raises(ConfigError, match="statistics"):
         run.predict([image], domain="T01_CN_A", statistics="images", **TRUST)
+    for kind in ("images", "batch"):  # a pixel alone is as a network's pooled features
+        with pytest.raises(ConfigError, match=r"single image: predict at least two .*--domain$"):
+            run.predict([image[:1, :1]], statistics=kind, **TRUST)
 
 
 def test_a_video_frame_by_frame(small_run, tmp_path):
@@ -145,10 +148,11 @@ def test_classes_as_a_table(shapes_run, tmp_path):
 def test_images_are_found_once_each(tmp_path):
     with pytest.raises(DataError, match="has no images or videos"):
         find_images([tmp_path])
-    for name in ("a/x.jpg", "a/x.png", "b/x.jpg"):
+    for name in ("a/x.jpg", "a/x.png", "b/x.jpg", "b/x_3.jpg", "b/x_3.png"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
     (tmp_path / "a/Thumbs.db").touch()
     with pytest.warns(UserWarning, match=r"/a: skipped 1 files .*accepted: \.avi"):
         found = find_images([tmp_path / "a", tmp_path / "b", tmp_path / "b" / "x.jpg"])
-    assert list(found) == ["x", "x_2", "x_3", "x_4"]
+    assert list(found) == ["x", "x_2", "x_4", "x_3", "x_3_2", "x_5"]
+    assert found["x_3"].name == "x_3.jpg"  # a photograph keeps its own name

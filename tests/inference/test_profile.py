@@ -22,6 +22,8 @@ def test_costs_are_those_of_closed_forms(monkeypatch, tmp_path, capsys):
     assert found["parts"]["conv1"] == {"parameters": 64 * 76, "flops": 2 * 64 * 75 * 28**2}
     assert found["size"] == [32, 32] and found["bytes per round"] is None
     assert found["images per second"] == pytest.approx(3 / found["seconds per batch"])
+    found = fedseg.profile("shakespeare", device="cpu")  # 80 steps of two LSTM layers
+    assert found["flops"] == 2 * (80 * 4 * 256 * (8 + 256 + 256 + 256) + 256 * 80)
     with pytest.raises(ConfigError, match="size: 16x16"):
         fedseg.profile("demo_shapes", size=(16, 16), device="cpu")
 
