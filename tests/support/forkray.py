@@ -52,7 +52,8 @@ class Actor:
     def __init__(self, cls):
         fork = multiprocessing.get_context("fork")
         self.pipe, other = fork.Pipe()
-        cv2.setNumThreads(0)  # ends its threads: a child would wait forever for those it has not
+        for number in (0, 1):  # a change to 1 ends OpenCV's threads, which a child would wait for
+            cv2.setNumThreads(number)
         self.process = fork.Process(target=serve, args=(cls, other), daemon=False)
         self.process.start()
         other.close()
