@@ -89,17 +89,13 @@ def read_file(path: str | Path, below: Below | None = None) -> Merged:
         below: what is merged under the first file that names ``methods``, over its bases.
     """
     merged = _read(str(path), below)
-    import_modules(merged.values, path)
-    return merged
-
-
-def import_modules(values: Mapping[str, Any], path: str | Path) -> None:
-    """Import the ``custom_imports`` of a config's values."""
-    if imports := values.get("custom_imports"):
+    imports = merged.values.get("custom_imports")
+    if imports:
         if not isinstance(imports, Mapping):
             raise ConfigError(f"{path}: custom_imports: must be a dict, not {shown(imports)}")
         with _telling(path, f": put it into {Path(path).resolve().parent} or install it"):
-            import_modules_from_strings(**copy.deepcopy({**imports}))
+            import_modules_from_strings(**copy.deepcopy(imports))
+    return merged
 
 
 def _read(file: str, below: Below | None, above: tuple[str, ...] = ()) -> Merged:

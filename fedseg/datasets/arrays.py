@@ -65,7 +65,9 @@ class FolderIndex(Origin):
     def _require_distinct(cls, names: list[str]) -> list[str]:
         if len(set(names)) < len(names):
             raise ValueError("a name occurs twice")
-        if not all(map(str.isprintable, names)):
+        if not all(
+            len(name) == 1 or name.isprintable() for name in names
+        ):  # "\n" is a character of texts
             raise ValueError("a name has control characters")
         return names
 

@@ -10,7 +10,7 @@ from typing import Any
 from mmengine.config import Config, DictAction
 
 from fedseg.config.components import VAL, check_roots, match_case
-from fedseg.config.layers import get, import_modules, naming, read_file, set_values
+from fedseg.config.layers import get, naming, read_file, set_values
 from fedseg.config.methods import KEYS, compose, make_importable, setting_file
 from fedseg.config.published import far_from_published
 from fedseg.config.schema import check_value
@@ -50,7 +50,6 @@ def load_config(
     path, methods = setting_file(path), [methods] if isinstance(methods, str) else methods
     make_importable(path.resolve().parent)
     config = override(compose(path, methods), work_dir, options, seed, amp, resume, workers)
-    import_modules(config, path)  # of options too
     network = get(config, "model.network")
     if isinstance(network, str):
         config.model["network"] = _read_network(network, path)
