@@ -65,9 +65,8 @@ class FolderIndex(Origin):
     def _require_distinct(cls, names: list[str]) -> list[str]:
         if len(set(names)) < len(names):
             raise ValueError("a name occurs twice")
-        if not all(
-            len(name) == 1 or name.isprintable() for name in names
-        ):  # "\n" is a character of texts
+        # a name of one character may be any: texts have "\n"
+        if not all(len(name) == 1 or name.isprintable() for name in names):
             raise ValueError("a name has control characters")
         return names
 
