@@ -24,7 +24,7 @@ from fedseg.evaluation.domains import EvalTask
 from fedseg.files import write_text
 from fedseg.parallel.cluster import connected, import_ray
 from fedseg.parallel.pool import Pool, Work
-from fedseg.parallel.worker import Report, assign, cut, speed_up
+from fedseg.parallel.worker import Report, assign, cut, cut_calls, speed_up
 from fedseg.registry import EXECUTORS
 
 # what a client on a worker costs this process: seconds, and bytes of a model a second (measured)
@@ -181,18 +181,19 @@ class RayExecutor(Executor):
             {name: value for name, value in group.items() if name != "params"}
             for group in self.trainer.local.optimizer.param_groups
         ]
-        order = self._ray.put((message, groups))
-        blocks = cut(tasks, block_size(len(tasks), self.trainer.algorithm))
-        costs = [sum(task.num_steps for task in block) for block in blocks]
+        size = block_size(len(tasks), self.trainer.algorithm)
+        order = self._ray.put((message, groups, size))
+        calls = cut_calls(tasks, size, self.trainer.flat.w, self.num_workers)
+        costs = [sum(task.num_steps for task in call) for call in calls]
         worker = {p: w for w, share in enumerate(assign(costs, self.num_workers)) for p in share}
 
-        def arguments(block: Sequence[Task], sees: bool) -> tuple[Any, ...]:
+        def arguments(call: Sequence[Task], sees: bool) -> tuple[Any, ...]:
             run.store.shared = sees
-            return list(block), order
+            return list(call), order
 
         works = [
-            Work(worker[i], "train", partial(arguments, block), _title(block), costs[i])
-            for i, block in enumerate(blocks)
+            Work(worker[i], "train", partial(arguments, call), _title(call), costs[i])
+            for i, call in enumerate(calls)
         ]
         for reports in self.pool.run(works):
             outcomes: list[Outcome] = []

@@ -1,8 +1,8 @@
 """A worker: it builds its trainer from the config alone, and keeps it for the run.
 
 The participants of a round form blocks of clients in ascending order, whose updates are summed by
-whoever trains them (:func:`fedseg.engine.executor.block_size`). Whole blocks go to workers, by a
-function of the round alone, so that each knows its own in advance.
+whoever trains them (:func:`fedseg.engine.executor.block_size`). Calls with one or several blocks go
+to workers, by a function of the round alone, so that each knows its own in advance.
 """
 
 import heapq
@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import wraps
+from functools import partial, wraps
 from logging import getLogger
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,7 +26,7 @@ from torch import Tensor
 
 from fedseg.algorithms.flexlora import FlexLoRA
 from fedseg.core.client_data import Job, JobStream
-from fedseg.core.messages import ClientResult, Message, Outcome, Task
+from fedseg.core.messages import ClientResult, Message, Outcome, Task, Update, num_bytes
 from fedseg.engine.executor import block_size, train_block
 from fedseg.errors import DataError, ResourceError, resource_error
 from fedseg.evaluation.domains import EvalTask
@@ -41,14 +41,28 @@ from fedseg.units import format_bytes, peak_memory
 
 Clients = tuple[int, ...]
 Block = tuple[int, int, Clients]  # round, exchange, clients
-# what an exchange's participants receive; options of the local optimizer's groups, as scheduled
-Order = tuple[Message, Sequence[Mapping[str, Any]]]
+# what an exchange's participants receive; options of the local optimizer's groups, as scheduled;
+# participants of a block
+Order = tuple[Message, Sequence[Mapping[str, Any]], int]
+
+TOGETHER = 1 << 23  # bytes of updates that a worker sends at a time, if there are several
+CALLS = 4  # at least, for each worker
 
 
 def cut(participants: Sequence[int], size: int) -> list[Clients]:
     """Participants in blocks of ``size``, in order; no blocks of nobody, whatever the size."""
     starts = range(0, len(participants), size) if participants else ()
     return [tuple(participants[i : i + size]) for i in starts]
+
+
+def cut_calls(participants: Sequence[Any], size: int, w: Tensor, workers: int) -> list[Clients]:
+    """Participants in the portions that workers train in a call.
+
+    These are single blocks of ``size``; several, where models are small and participants many: a
+    call costs milliseconds.
+    """
+    blocks = min(TOGETHER // num_bytes([w]), len(participants) // (size * workers * CALLS))
+    return cut(participants, size * max(blocks, 1))
 
 
 def assign(costs: Sequence[float], workers: int) -> list[list[int]]:
@@ -212,11 +226,15 @@ class Worker:
 
     @_naming_lacks
     def train(self, tasks: list[Task], order: Order) -> Report:
-        """Train a block of clients; their outcomes, of which the last one has the sums."""
+        """Train blocks of clients; their outcomes: the last one of a block has its sums."""
         begin, waited = time.perf_counter(), self.trainer.data.seconds_waiting
         message = self._receive(tasks[0], order)
         self._align(tasks)
-        outcomes = [_to_send(o, self._states) for o in train_block(self.trainer, tasks, message)]
+        outcomes = [
+            _to_send(outcome, self._states, outcome.task is tasks[-1])
+            for block in cut(tasks, order[2])
+            for outcome in train_block(self.trainer, list(block), message)
+        ]
         return self._report(begin, outcomes, self.trainer.data.seconds_waiting - waited)
 
     def _report(self, begin: float, value: Any, waiting: float = 0.0) -> Report:
@@ -229,7 +247,7 @@ class Worker:
             if self.run.round != task.round:
                 self.run.round = task.round
                 self.trainer.local.start_round(task.round)
-            message, groups = order
+            message, groups, _ = order
             ours = self.trainer.local.optimizer.param_groups
             for group, options in zip(ours, groups, strict=True):
                 group.update(options)
@@ -261,9 +279,10 @@ class Worker:
 
     def _share(self, round_: int) -> list[tuple[int, ...]]:
         participants, data = self.run.client_sampler.participants(round_), self.trainer.data
-        blocks = cut(participants, block_size(len(participants), self.trainer.algorithm))
-        costs = [sum(data.num_steps(client) for client in block) for block in blocks]
-        return [blocks[i] for i in assign(costs, self.workers)[self.number]]
+        size = block_size(len(participants), self.trainer.algorithm)
+        calls = cut_calls(participants, size, self.trainer.flat.w, self.workers)
+        costs = [sum(data.num_steps(client) for client in call) for call in calls]
+        return [calls[i] for i in assign(costs, self.workers)[self.number]]
 
     @_naming_lacks
     def count(
@@ -284,15 +303,29 @@ class Worker:
         return self._report(begin, counts)
 
 
-def _to_send(outcome: Outcome, states: Path | None) -> Outcome:
-    """Without what the driver has; a new state is on disk where the driver reads it there."""
+@torch.no_grad()
+def _to_send(outcome: Outcome, states: Path | None, last: bool) -> Outcome:
+    """Without what the driver has; a new state is on disk where the driver reads it there.
+
+    Copied, if it is not the last of a call: the next client's tensors may lie where these do.
+    """
+    copied = partial(map_tensors, Tensor.detach if last else Tensor.clone)
     state, task = outcome.state, replace(outcome.task, state={})
     if state and states is not None and outcome.reason is None:
         state = stage_file(states, task.name, state)
-    elif not outcome.sums:  # it is sent with the block, and may lie where the next client's will
-        state = {name: tensor.clone() for name, tensor in state.items()}
+    else:
+        state = copied(state)
     sums = [
-        replace(part, task=task, state={}) if isinstance(part, ClientResult) else part
+        replace(
+            part,
+            task=task,
+            state={},
+            update=Update(**copied(vars(part.update))),
+            buffers=copied(part.buffers),
+            counters=copied(part.counters),
+        )
+        if isinstance(part, ClientResult)
+        else part
         for part in outcome.sums
     ]
     return replace(outcome, task=task, state=state, sums=sums)

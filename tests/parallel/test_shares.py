@@ -1,13 +1,28 @@
 """Which worker trains which clients."""
 
 import pytest
+import torch
 
-from fedseg.parallel.worker import WorkerJobs, assign, cut, speed_up
+from fedseg.parallel.worker import WorkerJobs, assign, cut, cut_calls, speed_up
 
 
 def test_blocks_hold_everyone_in_order():
     assert cut([3, 5, 8, 9, 11], 2) == [(3, 5), (8, 9), (11,)]
     assert cut([], 0) == []  # as of an evaluation all of whose images were dropped
+
+
+def test_small_updates_are_sent_together():
+    def sizes(clients, size, megabytes):
+        calls = cut_calls(range(clients), size, torch.empty(megabytes << 18), workers=2)
+        assert [client for call in calls for client in call] == list(range(clients))
+        assert all(len(call) % size == 0 for call in calls[:-1])
+        return max(map(len, calls)), len(calls)
+
+    assert sizes(100, 1, 1) == (8, 13)
+    assert sizes(100, 1, 4) == (2, 50)  # of 8 MB
+    assert sizes(100, 1, 60) == (1, 100)
+    assert sizes(10, 1, 1) == (1, 10)
+    assert sizes(1000, 8, 1) == (64, 16)
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 7])
