@@ -81,7 +81,7 @@ def read_text(path: Path) -> str:
     try:
         return read_bytes(path).decode("utf-8-sig")
     except (OSError, ValueError) as error:
-        raise DataError(f"{path}: cannot be read as text ({error})") from error
+        raise DataError(f"{path}: cannot be read as UTF-8 text ({error})") from error
 
 
 def _read_lines(path: Path) -> list[Entry]:

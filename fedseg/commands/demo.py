@@ -45,11 +45,11 @@ def train_on_streets(
     from fedseg.runner.sweep import plan_sweep
 
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # two runs at a time have a core each
-    print(f"street scenes in {DEMO}", file=sys.stderr, flush=True)
-    prepare_demo_streets()
     jobs = plan_sweep(
         [setting], methods, seeds, options=options, root=WORK_DIR / Path(setting).stem
     )
+    print(f"street scenes in {DEMO}", file=sys.stderr, flush=True)
+    prepare_demo_streets()
     print(f"training {len(jobs)} runs of {setting}", file=sys.stderr, flush=True)
     return show_sweep(jobs, 2), [job.work_dir for job in jobs]
 
@@ -97,20 +97,19 @@ def train_images(options: Sequence[str]) -> None:
     from fedseg.datasets.arrays import INDEX, is_synthetic
     from fedseg.names import SHAPES
     from fedseg.report.summary import print_summary
-    from fedseg.runner.config import complete_config
-    from fedseg.runner.experiment import load_config, train, unfinished
+    from fedseg.runner.experiment import check, load_config, train, unfinished
 
     prepared = Path(CIFAR, INDEX).is_file()
     real = not is_synthetic(CIFAR) if prepared else bool(find_images(CIFAR10, Path(CIFAR)))
     root = Path(CIFAR if real else SHAPES)
+    config = load_config("demo_cifar" if real else "demo_images", options=options)
+    config["resume"] = unfinished(check(config))
     print(f"images in {root}", file=sys.stderr, flush=True)
     prepare(CIFAR10, root, ImageOptions(synthetic=not real))
-    config = load_config("demo_cifar" if real else "demo_images", options=options)
     folder = config.val_dataloader.corrupted.dataset.folder
     text = f"{CORRUPTED_IMAGES} test images under 19 corruptions in {root / folder}"
     print(text, file=sys.stderr, flush=True)
     make_corrupted(root, CorruptionOptions(folder, limit=CORRUPTED_IMAGES))
-    config["resume"] = unfinished(complete_config(config))
     again = ", continuing where it stopped" if config.resume else ""
     print(f"training in {config.work_dir}{again}", file=sys.stderr, flush=True)
     train(config)

@@ -58,10 +58,16 @@ def write_predictions(
     batch_size: int | None = None,
     advance: Advance = lambda images: None,
 ) -> list[Path]:
-    """Predict images and videos, and write what is predicted of each."""
+    """Predict images and videos, and write what is predicted of each.
+
+    Images of folders that cannot be read are skipped with a warning.
+    """
     images = find_images(paths)
     videos = {name: path for name, path in images.items() if path.suffix.lower() in VIDEOS}
-    names = [name for name in images if name not in videos]
+    given = {Path(path) for path in paths}
+    names = [n for n, p in images.items() if n not in videos and (p in given or _is_read(p))]
+    if not names and not videos:
+        raise DataError(f"{', '.join(map(str, paths))}: none of the images can be read")
     files, rows, classes = [], [], predictor.classes
     for prediction in predictor.predict([images[name] for name in names], batch_size):
         name = names[prediction.index]
@@ -93,6 +99,15 @@ def write_predictions(
         write_text(out / "predictions.csv", csv_text(("file", "id", "class", "probability"), rows))
         files.append(out / "predictions.csv")
     return files
+
+
+def _is_read(path: Path) -> bool:
+    try:
+        pixels_of(path)
+    except DataError as error:
+        warnings.warn(f"skipped: {error}")  # noqa: B028
+        return False
+    return True
 
 
 def write_test_predictions(

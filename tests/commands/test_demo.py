@@ -107,6 +107,13 @@ def test_runs_become_a_page_and_are_not_made_twice(small_demo):
     assert [(path / "results.json").stat().st_mtime_ns for path in runs] == before
 
 
+@pytest.mark.parametrize("name", demo.DEMOS)
+def test_a_wrong_option_is_told_before_anything_is_rendered(name, tmp_path, monkeypatch, run_tool):
+    monkeypatch.chdir(tmp_path)
+    code, _, err = run_tool("demo", name, "--cfg-options", "train_cfg.max_round=2")
+    assert code and "did you mean 'max_rounds'" in err and not any(tmp_path.iterdir())
+
+
 def test_only_a_stopped_run_of_the_same_config_goes_on(small_config, small_run, tmp_path):
     work_dir = tmp_path / "run"
     config = load_config(small_config, work_dir=work_dir)

@@ -172,7 +172,7 @@ def damage(root: Path, what: str) -> None:
         ("size", [], r"\(40, 32\), its image \(32, 40\) .*EXIF"),
         ("jpeg", [], r"a_0\.png: a label map must not be JPEG"),
         ("twice", [], r"labels\.txt: must name 1 to 255 classes.* cat twice"),
-        ("binary", [], r"labels\.txt: cannot be read as text"),
+        ("binary", [], r"labels\.txt: cannot be read as UTF-8 text"),
         ("link", [], r"a_0\.jpg: leaves .* through a symbolic link"),
         ("ignored", [], r"pets: the label maps of training images show no class and ignored"),
         ("name", [], r"b\\udcff\.jpg' is not named in UTF-8: rename"),

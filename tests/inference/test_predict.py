@@ -140,9 +140,16 @@ def test_classes_as_a_table(shapes_run, tmp_path):
         fedseg.read_run(shapes_run).predict(list(pixels[:1]), domain="a")
     (tmp_path / "own.png").write_bytes((tmp_path / "own.png").read_bytes()[:200])
     (tmp_path / "own.heic").write_bytes(b"\0\0\0\x18ftypheic" + bytes(40))
-    for paths, words in ((tmp_path, r"own\.png"), (tmp_path / "own.heic", "HEIC.*to JPEG or PNG")):
+    for name, words in (("own.png", r"own\.png"), ("own.heic", "HEIC.*to JPEG or PNG")):
         with pytest.raises(DataError, match=words):
-            fedseg.predict(shapes_run, [paths], out=tmp_path / "out")
+            fedseg.predict(shapes_run, [tmp_path / name], out=tmp_path / "out")
+    with pytest.warns(UserWarning, match=r"skipped: .*own\.png"):
+        fedseg.predict(shapes_run, [tmp_path], out=tmp_path / "out")
+    rows = csv.DictReader((tmp_path / "out/predictions.csv").read_text().splitlines())
+    assert [Path(row["file"]).name for row in rows] == ["=big.png"]
+    (tmp_path / "=big.png").unlink()
+    with pytest.raises(DataError, match="none of the images can be read"):
+        fedseg.predict(shapes_run, [tmp_path], out=tmp_path / "out")
 
 
 def test_images_are_found_once_each(tmp_path):
