@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, wraps
+from itertools import chain, pairwise
 from logging import getLogger
 from pathlib import Path
 from types import SimpleNamespace
@@ -59,10 +60,13 @@ def cut_calls(participants: Sequence[Any], size: int, w: Tensor, workers: int) -
     """Participants in the portions that workers train in a call.
 
     These are single blocks of ``size``; several, where models are small and participants many: a
-    call costs milliseconds.
+    call costs milliseconds. Then all workers get as many.
     """
-    blocks = min(TOGETHER // num_bytes([w]), len(participants) // (size * workers * CALLS))
-    return cut(participants, size * max(blocks, 1))
+    blocks = cut(participants, size)
+    several = min(TOGETHER // num_bytes([w]), len(blocks) // (workers * CALLS))
+    calls = min(len(blocks), workers * -(-len(blocks) // (workers * max(several, 1))))
+    bounds = [len(blocks) * number // calls for number in range(calls + 1)] if calls else []
+    return [tuple(chain(*blocks[first:last])) for first, last in pairwise(bounds)]
 
 
 def assign(costs: Sequence[float], workers: int) -> list[list[int]]:
