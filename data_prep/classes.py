@@ -11,6 +11,7 @@ from unicodedata import normalize
 from fedseg.datasets.segmentation import IGNORE
 from fedseg.errors import DataError
 from fedseg.files import read_bytes, read_json
+from fedseg.names import CONTROL
 
 from .disk import SHOWN
 
@@ -66,7 +67,7 @@ def read_classes(path: Path) -> tuple[list[str], list[list[int]]]:
             f"{path}: must name 1 to {IGNORE} classes, each once, not {len(names)}"
             + f" with {', '.join(twice[:SHOWN])} twice" * bool(twice)
         )
-    if odd := [name for name in names if not name.isprintable()]:
+    if odd := [name for name in names if CONTROL.search(name)]:
         raise DataError(f"{path}: {odd[0]!r} has control characters: save it as UTF-8 text")
     if len(colors) not in (0, len(names)) or not all(
         isinstance(c, list) and len(c) == 3 and all(type(v) is int and v in range(256) for v in c)
@@ -150,10 +151,11 @@ def _read_columns(path: Path, rows: Sequence[Any]) -> list[Entry]:
         if isinstance(color, list):
             color = [int(value) if _is_id(value) else value for value in color]
         entries.append((int(row[ids[0]]) if ids else None, name.strip(), color))
-        for key in () if ids else row.keys() - {*CHANNELS[0], *CHANNELS[1], *COLORS}:
+        for key in () if ids else row.keys() - {named[0], *CHANNELS[0], *CHANNELS[1], *COLORS}:
             others[key] += [int(row[key])] if _is_id(row[key]) else []
     for key, numbers in others.items():  # not the order, which needs no column
-        if len({*numbers}) == len(rows) and numbers != [*range(len(rows))]:
+        distinct = len({*numbers}) == len(rows) > 1 and max(numbers) <= IGNORE
+        if distinct and numbers != [*range(len(rows))]:
             fault = f"column {key!r} has other numbers than the order"
             raise DataError(f"{path}: {fault}: call it id, or remove it")
     return entries

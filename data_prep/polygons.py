@@ -94,8 +94,9 @@ def draw_polygons(path: Path, ids: Mapping[str, int], size: tuple[int, int]) -> 
             )
             if out and (key.startswith("shapes") or not sized):
                 raise ValueError("is outside of the image or partly: was it drawn on another size?")
-            tiny = all(end - begin < 1 for begin, end in ends)
-            if key.startswith("shapes") and (tiny or (kind == "mask" and not painted.getbbox())):
+            tiny = all(end == begin or end <= 1 for begin, end in ends)  # nothing, or shares
+            empty = not painted.getbbox() if kind == "mask" else tiny
+            if empty and key.startswith("shapes"):
                 raise ValueError("covers no pixel: delete it, or give points in pixels, no shares")
             if kind == "mask":
                 canvas.paste(value, (x, y), painted)

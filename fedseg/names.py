@@ -1,10 +1,12 @@
 """Names that command lines offer, in a module that costs nothing to import, and how they match."""
 
 import difflib
+import re
 import shlex
 from collections.abc import Iterable
 from pathlib import Path
 
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")  # characters that no name has
 CORRUPTIONS = (
     "gaussian_noise",
     "shot_noise",

@@ -22,7 +22,7 @@ from torch.utils.data import Dataset
 from fedseg.config.schema import STRICT, read_model
 from fedseg.errors import DataError, MissingDataError
 from fedseg.files import atomic_writer, leaves_folder, read_json, write_text
-from fedseg.names import PREPARED_BY, made_by
+from fedseg.names import CONTROL, PREPARED_BY, made_by
 from fedseg.registry import DATASETS
 
 SPLITS = ("train", "test")
@@ -66,7 +66,7 @@ class FolderIndex(Origin):
         if len(set(names)) < len(names):
             raise ValueError("a name occurs twice")
         # a name of one character may be any: texts have "\n"
-        if not all(len(name) == 1 or name.isprintable() for name in names):
+        if any(len(name) > 1 and CONTROL.search(name) for name in names):
             raise ValueError("a name has control characters")
         return names
 
@@ -361,6 +361,7 @@ def write_images(
             for split, (images, labels) in splits.items()
         },
     }
+    read_model(FolderIndex, index, root / INDEX, "rename the classes")
     (root / INDEX).unlink(missing_ok=True)  # half-written images have no index
     (root / USERS).unlink(missing_ok=True)  # clients of other images must not outlive them
     if users is not None:

@@ -272,7 +272,8 @@ class BatchPipeline:
         field: where the configs stand, for messages.
 
     Attributes:
-        normalized: whether the results are floats. by_image: whether all steps are by image.
+        normalized: whether the results are floats. shape: of an image of them, [H, W, C].
+        by_image: whether the classes of all steps say that they are by image.
     """
 
     def __init__(
@@ -297,7 +298,9 @@ class BatchPipeline:
             step.dtype = dtype
             shape = step.check(shape, num_classes)
             self.steps.append(step)
-        self.by_image = all(step.by_image for step in self.steps)
+        # not inherited: a subclass may mix the images of a batch
+        self.by_image = all(vars(type(step)).get("by_image") for step in self.steps)
+        self.shape = tuple(shape)
         drawing = (type(step).draw is not BatchTransform.draw for step in self.steps)
         self._random = [number for number, draws in enumerate(drawing) if draws]
 

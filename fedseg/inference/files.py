@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,10 @@ def write_predictions(
     images = find_images(paths)
     videos = {name: path for name, path in images.items() if path.suffix.lower() in VIDEOS}
     given = {Path(path) for path in paths}
-    names = [n for n, p in images.items() if n not in videos and (p in given or _is_read(p))]
+    names = [name for name in images if name not in videos]
+    with ThreadPoolExecutor() as pool:  # decoders run beside each other
+        are_read = pool.map(lambda n: images[n] in given or _is_read(images[n]), names)
+        names = [name for name, is_read in zip(names, are_read, strict=True) if is_read]
     if not names and not videos:
         raise DataError(f"{', '.join(map(str, paths))}: none of the images can be read")
     files, rows, classes = [], [], predictor.classes

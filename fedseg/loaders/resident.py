@@ -53,7 +53,7 @@ class ResidentData(PartitionedData):
         self.device = torch.device(device)
         self.images = torch.from_numpy(np.array(self.dataset.images)).to(self.device)
         self.labels = torch.from_numpy(np.array(self.dataset.labels)).to(self.device)
-        image = dtype.itemsize * math.prod(self.images.shape[1:])
+        image = dtype.itemsize * math.prod(self.pipeline.shape)
         together = self.pipeline.by_image and image % ALIGNMENT == 0
         self._together = AHEAD // image if together else 0  # images transformed at once
         self._coming: Iterator[tuple[Job, dict[str, Tensor]]] = iter(())
@@ -121,7 +121,8 @@ class ResidentData(PartitionedData):
             )
             start += size
             parts = (torch.split(values, sizes if together else size) for values in made.values())
-            yield from (dict(zip(made, batch, strict=True)) for batch in zip(*parts, strict=True))
+            for batch in zip(*parts, strict=True):  # detached: a model may change it in place
+                yield {name: values.detach() for name, values in zip(made, batch, strict=True)}
 
     def sample_batches(self, batches: list[list[int]]) -> Iterator[dict[str, Tensor]]:
         order = np.concatenate([np.asarray(batch, dtype=np.int64) for batch in batches])

@@ -27,7 +27,7 @@ from fedseg.parallel.pool import Pool, Work
 from fedseg.parallel.worker import Report, assign, cut, cut_calls, speed_up
 from fedseg.registry import EXECUTORS
 
-# what a client on a worker costs this process: seconds, and bytes of a model a second (measured)
+# what a worker costs this process: seconds a call, and bytes of a model a second (measured)
 HOP, BANDWIDTH = 0.004, 2e9
 
 
@@ -161,11 +161,11 @@ class RayExecutor(Executor):
 
     def _pays(self, tasks: Sequence[Task], seconds: float) -> bool:
         """True if workers save more of a client's seconds than its messages cost."""
-        blocks = cut(tasks, block_size(len(tasks), self.trainer.algorithm))
-        costs = [sum(task.num_steps for task in block) for block in blocks]
+        w, size = self.trainer.flat.w, block_size(len(tasks), self.trainer.algorithm)
+        calls = cut_calls(tasks, size, w, self.num_workers)
+        costs = [sum(task.num_steps for task in call) for call in calls]
         saved = seconds * (1 - 1 / speed_up(costs, self.num_workers))
-        w = self.trainer.flat.w
-        lost = HOP + w.numel() * w.element_size() / BANDWIDTH
+        lost = HOP * len(calls) / len(tasks) + w.numel() * w.element_size() / BANDWIDTH
         self._run.logger.info(
             f"executor: a client takes {seconds:.2g} s, of which {self.num_workers} workers would "
             f"save {saved:.2g} s and cost {lost:.2g} s: training continues "

@@ -237,6 +237,10 @@ def test_classes_of_every_tool(tmp_path):
         ("semicolons.csv", "0;sky;1;2;3\n1;tree top;30;120;40", colored),
         ("hex.json", '[{"name": "sky", "color": "#01fE03"}]', (["sky"], [[1, 254, 3]])),
         ("order.csv", "no,name,size\n0,sky,7\n1,tree top,7\n", (colored[0], [])),
+        ("counts.csv", "name,pixels\nsky,1000\ntree top,30\n", (colored[0], [])),
+        ("one.csv", "name,isthing\npolyp,1\n", (["polyp"], [])),
+        ("numbers.csv", "name\n2\n1\n", (["2", "1"], [])),
+        ("persian.txt", "\u0645\u06cc\u200c\u0631\nsky", (["\u0645\u06cc\u200c\u0631", "sky"], [])),
         ("B.JSON", '["sky", "tree top"]', (colored[0], [])),
         ("ids.json", '[{"id": 1, "name": "tree top"}, {"id": 0, "name": "sky"}]', (colored[0], [])),
     ):  # fmt: skip
@@ -392,7 +396,10 @@ def mask_of(picture: str | Image.Image, x: int = 0, y: int = 0) -> dict:
         ],
         ({"shapes": [mask_of("L")]}, r"shapes\[0\]: covers no pixel"),
         ({"shapes": [CIRCLE | dict(points=[[5, 5], [5, 5]])]}, "covers no pixel: delete it, or"),
-        ({"shapes": [{"label": "cat", "points": [[0.1, 0.2], [0.9, 0], [0, 0]]}]}, "no shares"),
+        *[
+            ({"shapes": [{"label": "cat", "points": [*p, [0, 0]]}]}, "no shares")
+            for p in ([[0.1, 0.2], [0.9, 0]], [[1, 0], [1, 0.6]])
+        ],
         ({"shapes": [mask_of("L") | dict(points=[[0, 0], [9, 9]])]}, r"are \[10\.0, 10\.0\] apart"),
         ({"shapes": [CIRCLE | dict(points=[[30, 5], [36, 5]])]}, "is outside of the image"),
         ({"shapes": [CIRCLE | dict(points=SQUARE)]}, r"shapes\[0\]: must have two points"),

@@ -159,6 +159,15 @@ def test_named_data_sets_know_their_shape_and_classes(tmp_path, prepared):
             cls(few)
 
 
+def test_names_of_classes_in_any_script_but_not_of_two_lines(tmp_path):
+    names = ["\u0645\u06cc\u200c\u0631", "\u79c1\u3000\u306e", "c"]
+    write_images(tmp_path / "right", "X", names, *splits())
+    assert read_index(tmp_path / "right" / INDEX)["classes"] == names
+    with pytest.raises(DataError, match=r"control characters; rename the classes"):
+        write_images(tmp_path / "wrong", "X", [*names[:2], "a\nb"], *splits())
+    assert not (tmp_path / "wrong").exists()
+
+
 # ---------------------------------------------------------------- no labeled images
 
 IMAGES, LABELS = splits()[0]

@@ -10,12 +10,12 @@ from batch_twins import batches_one_by_one
 
 from fedseg.core.client_data import Job, JobStream
 from fedseg.datasets import ImageArrays
-from fedseg.datasets.batch_transforms import BatchPipeline
+from fedseg.datasets.batch_transforms import BatchPipeline, Cutout
 from fedseg.errors import ConfigError
 from fedseg.loaders.partitioned import balanced_batches
 from fedseg.loaders.resident import ResidentData
 from fedseg.loaders.streaming import StreamingData
-from fedseg.registry import CLIENT_DATA, build
+from fedseg.registry import BATCH_TRANSFORMS, CLIENT_DATA, build
 
 SIZES = {"a": 23, "b": 8, "c": 1, "d": 3, "e": 16}
 TOTAL = sum(SIZES.values())
@@ -133,6 +133,31 @@ def test_batches_made_together_are_those_made_alone(name, shape, monkeypatch):
     wanted = [jobs[0], jobs[5], jobs[1], jobs[2]]  # one of them is not the next of the stream
     for job in wanted:
         assert same(list(data.batches(job)), made[jobs.index(job)])
+
+
+@BATCH_TRANSFORMS.register_module()
+class FirstOfBatch(Cutout):
+    """Shows the first image of a batch everywhere."""
+
+    def apply(self, images, labels, draws):
+        return images[:1].repeat(len(images), 1, 1, 1), labels
+
+
+@pytest.mark.parametrize(
+    "steps", [[{"type": "RandomCrop", "size": 5}], [{"type": "FirstOfBatch", "size": 1}]]
+)
+def test_batches_that_would_differ_are_not_made_together(steps):
+    mean = [0.5] * 4
+    transforms = [{"type": "Normalize", "mean": mean, "std": mean}, *steps]
+    data = resident(dataset=arrays((8, 8, 4)), transforms=transforms, batch_size=3)
+    stream = JobStream(lambda round_: [0, 2, 3], 1, 2, [[False]])
+    data.start(stream)
+    shift = torch.ones((), requires_grad=True)
+    for job in stream:
+        for batch, alone in zip(data.batches(job), data.batches_alone(job), strict=True):
+            assert torch.equal(batch["inputs"], alone["inputs"])
+            assert batch["inputs"].data_ptr() % 64 == 0  # else matrix products round otherwise
+            batch["inputs"] += shift  # as a learnable prompt does
 
 
 # ---------------------------------------------------------------- a pure function of seed and job

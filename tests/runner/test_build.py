@@ -173,7 +173,9 @@ def test_training_images_in_a_test_set_are_told_by_their_content(tmp_path):
     for name, image in {"d.jpg": 0, "e.png": 1, "f.bmp": 1, "g.bmp": 2}.items():
         Image.fromarray(pixels[image]).save(tmp_path / name)
     Image.open(tmp_path / "d.jpg").save(tmp_path / "d.png")
+    Image.fromarray(pixels[2]).save(tmp_path / "h.png", exif=b"Exif\0\0of no camera")
     assert told(Files("d.jpg", "e.png"), Files("g.bmp")) == []
+    assert told(Files("d.jpg", "e.png"), Files("h.png")) == []
     (text,) = told(Files("d.jpg", "e.png"), Files("f.bmp", "g.bmp", "d.png"))
     assert "unseen.dataset: 2 of its" in text and text.endswith("d.png")
     (text,) = told(Arrays(1, 2), Arrays(3, 2, 1))
