@@ -264,3 +264,18 @@ def test_workers_on_the_command_line(tmp_path):
         "type": "RayExecutor",
         "num_workers": "auto",
     }
+
+
+class Echo:
+    def back(self, value):
+        return value
+
+
+def test_calls_and_answers_larger_than_a_pipe_do_not_wait_for_each_other():
+    """In the stand-in for Ray, as in Ray."""
+    actor, large = forkray.Actor(Echo), b"x" * (1 << 22)
+    refs = [actor.back.remote(large) for _ in range(3)]
+    while not all(ref.ready for ref in refs):
+        forkray.wait(refs, timeout=1)
+    assert [forkray.get(ref) for ref in refs] == [large] * 3
+    forkray.kill(actor)

@@ -11,6 +11,8 @@ import signal
 import sys
 import traceback
 from multiprocessing import connection
+from queue import SimpleQueue
+from threading import Thread
 from types import ModuleType, SimpleNamespace
 
 import cloudpickle
@@ -85,14 +87,21 @@ class Actor:
         self.asked.clear()
 
 
-def serve(cls, pipe):
-    os.setpgid(0, 0)
-    worker = cls()
+def receive(pipe, calls):
     while True:
         try:
-            name, arguments = pickle.loads(pipe.recv_bytes())
-        except EOFError:
+            calls.put(pipe.recv_bytes())
+        except (EOFError, OSError):
             os._exit(0)
+
+
+def serve(cls, pipe):
+    os.setpgid(0, 0)
+    calls, worker = SimpleQueue(), cls()
+    # beside the work: else both sides could send more than a pipe holds, and none would receive
+    Thread(target=receive, args=(pipe, calls), daemon=True).start()
+    while True:
+        name, arguments = pickle.loads(calls.get())
         try:
             answer = True, getattr(worker, name)(*arguments)
         except Exception as error:
