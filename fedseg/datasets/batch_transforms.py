@@ -33,7 +33,7 @@ class BatchTransform(ABC):
         needs_floats: whether it must come after :class:`Normalize`.
         gives_floats: whether it makes floating point images.
         by_image: whether it changes each image by itself, so that it may get several batches at
-            once, of several clients.
+            once, of several clients. Each class says so itself: it is not inherited.
     """
 
     dtype = torch.float32

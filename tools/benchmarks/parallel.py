@@ -160,8 +160,8 @@ def parallel(
     cfg = load_config(config, work_dir=folder, options=cfg_options)
     if cfg.train_dataloader.get("type") == "ResidentData":
         adapt(cfg, clients, samples, test_images=1)
-    alone = in_own_process(measure, cfg.copy(), clients, repeats, 0)
-    measured = {"in process, seconds of a round": alone["seconds of a round"]}
+    here = in_own_process(measure, cfg.copy(), clients, repeats, 0)
+    measured = {"in process, seconds of a round": here["seconds of a round"]}
     for number in workers:
         shared = measure(cfg.copy(), clients, repeats, number)
         folders = [f"{cfg.work_dir}/{number} alone {i}" for i in range(number)]
