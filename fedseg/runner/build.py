@@ -33,7 +33,6 @@ from mmengine.optim.scheduler.param_scheduler import (
 )
 from mmengine.registry import init_default_scope
 from mmengine.runner import set_random_seed
-from mmengine.utils import import_modules_from_strings
 from torch import nn
 
 from fedseg.batchnorm import batchnorm_layers, frozen_running_statistics
@@ -104,9 +103,6 @@ def build_trainer(config: Config | Mapping[str, Any], run: Any = None) -> Client
         run: what the hooks see as ``runner``, and keeps them as ``hooks``; None: the trainer.
     """
     cfg = complete_config(config if isinstance(config, Config) else Config(dict(config)))
-    if cfg.get("custom_imports"):  # a worker has not read the file that names them
-        check_arguments(import_modules_from_strings, cfg.custom_imports, "custom_imports")
-        import_modules_from_strings(**cfg.custom_imports)
     check_config(cfg)
     init_default_scope(cfg.default_scope)
     set_random_seed(**cfg.randomness)

@@ -235,6 +235,12 @@ def check_config(config: Config) -> None:
     from fedseg.core.local_loss import LocalLoss
     from fedseg.hooks import LocalState, ModelAverage
 
+    if config.get("custom_imports"):  # of options, or in a worker, which has read no file
+        check_arguments(import_modules_from_strings, config.custom_imports, "custom_imports")
+        try:
+            import_modules_from_strings(**config.custom_imports)
+        except ImportError as error:
+            raise ConfigError(f"custom_imports.imports: {error}") from error
     mistakes = Mistakes()
     with mistakes:
         check_components(dict(config.items()))
@@ -250,9 +256,6 @@ def check_config(config: Config) -> None:
             if isinstance(component, Mapping):
                 options = {k: v for k, v in component.items() if k != "priority"}
                 build(registry, options, field, base=base)
-    if config.get("custom_imports"):
-        with mistakes:
-            check_arguments(import_modules_from_strings, config.custom_imports, "custom_imports")
     mistakes.tell()
     known, registry = set(MODELS.children), MODELS
     while registry is not None:
