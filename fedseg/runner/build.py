@@ -82,7 +82,7 @@ from fedseg.registry import (
     find_class,
 )
 from fedseg.runner.checkpoint import load_checkpoint
-from fedseg.runner.config import check_config, complete_config, trains_clients
+from fedseg.runner.config import check_config, complete_config, import_modules, trains_clients
 
 # schedules that reach their last value one round before their end: without an ``end`` of its own
 # that is the round after the run, and the last round still has a learning rate
@@ -103,6 +103,8 @@ def build_trainer(config: Config | Mapping[str, Any], run: Any = None) -> Client
         run: what the hooks see as ``runner``, and keeps them as ``hooks``; None: the trainer.
     """
     cfg = complete_config(config if isinstance(config, Config) else Config(dict(config)))
+    if cfg.get("custom_imports"):
+        import_modules(cfg.custom_imports)
     check_config(cfg)
     init_default_scope(cfg.default_scope)
     set_random_seed(**cfg.randomness)

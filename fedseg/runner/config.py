@@ -229,18 +229,21 @@ def _keys_without_order(field: str, value: Any) -> Iterator[tuple[str, list[str]
             yield from _keys_without_order(f"{field}.{key}".lstrip("."), one)
 
 
+def import_modules(custom_imports: Mapping[str, Any]) -> None:
+    """Import what options name, or in a process that has not read the config's file."""
+    check_arguments(import_modules_from_strings, custom_imports, "custom_imports")
+    try:
+        import_modules_from_strings(**custom_imports)
+    except ImportError as error:
+        raise ConfigError(f"custom_imports.imports: {error}") from error
+
+
 def check_config(config: Config) -> None:
     """Check what is built of a complete config whatever its model and data are."""
     from fedseg.core.algorithm import Algorithm
     from fedseg.core.local_loss import LocalLoss
     from fedseg.hooks import LocalState, ModelAverage
 
-    if config.get("custom_imports"):  # of options, or in a worker, which has read no file
-        check_arguments(import_modules_from_strings, config.custom_imports, "custom_imports")
-        try:
-            import_modules_from_strings(**config.custom_imports)
-        except ImportError as error:
-            raise ConfigError(f"custom_imports.imports: {error}") from error
     mistakes = Mistakes()
     with mistakes:
         check_components(dict(config.items()))
@@ -256,6 +259,9 @@ def check_config(config: Config) -> None:
             if isinstance(component, Mapping):
                 options = {k: v for k, v in component.items() if k != "priority"}
                 build(registry, options, field, base=base)
+    if config.get("custom_imports"):
+        with mistakes:
+            check_arguments(import_modules_from_strings, config.custom_imports, "custom_imports")
     mistakes.tell()
     known, registry = set(MODELS.children), MODELS
     while registry is not None:

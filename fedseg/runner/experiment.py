@@ -15,7 +15,7 @@ from fedseg.config.methods import KEYS, compose, make_importable, setting_file
 from fedseg.config.published import far_from_published
 from fedseg.config.schema import check_value
 from fedseg.errors import ConfigError, DataError, Mistakes
-from fedseg.runner.config import check_config, complete_config, drop_weights
+from fedseg.runner.config import check_config, complete_config, drop_weights, import_modules
 
 COMPOSED = ("setting", "methods", *KEYS)  # what only a file can say
 
@@ -177,6 +177,8 @@ def check(config: Config, *loaders: str) -> Config:
         for message in far_from_published(complete):
             warnings.warn(message)  # noqa: B028
         check_roots(dict(complete.items()), *loaders)
+        if complete.get("custom_imports"):
+            import_modules(complete.custom_imports)
         check_config(complete)
     return complete
 
