@@ -34,13 +34,13 @@ COLUMNS = "a list of names, or of objects with a name, or CSV with every line as
 Entry = tuple[Any, Any, Any]  # id or None, name, color or None
 
 
-def read_classes(path: Path) -> tuple[list[str], list[list[int]]]:
+def read_classes(path: Path, first: int = 0) -> tuple[list[str], list[list[int]]]:
     """Names by id and, where all of them have one, colors [r, g, b], from a text or JSON file.
 
     Text: one name a line, perhaps with a color (``tree 30 120 40``, ``tree:30,120,40::``) and its
     id (``0: sky``, ``sky,0``), or columns below a header as in CSV files; lines with # are
     comments, labelme's ``__ignore__`` is no class. JSON: a list of names or of objects with
-    ``name``, ``id`` and ``color``.
+    ``name``, ``id`` and ``color``. Ids count from ``first``.
     """
     if path.suffix.lower() == ".json":
         content = read_json(path)
@@ -52,19 +52,21 @@ def read_classes(path: Path) -> tuple[list[str], list[list[int]]]:
         entries = _read_lines(path)
     entries = [entry for entry in entries if entry[1] != "__ignore__"]
     ids = [number for number, _, _ in entries if number is not None]
-    if ids and sorted(ids) != [*range(len(entries))]:
+    if ids and sorted(ids) != [*range(first, first + len(entries))]:
         raise DataError(
             f"{path}: numbers classes from {min(ids)} to {max(ids)}, but the ids of {len(entries)} "
-            f"classes in label maps are 0 to {len(entries) - 1}, each once: write the names alone, "
-            "in the order of the ids (or see --reduce-zero-label)"
+            f"classes in label maps are {first} to {first + len(entries) - 1}, each once: write "
+            "the names alone, in the order of the ids, with a name for ids that no file has"
+            + " (or see --reduce-zero-label)"
+            * (not first)
         )
     entries = sorted(entries, key=lambda entry: entry[0]) if ids else entries
     names = [normalize("NFC", name) for _, name, _ in entries]
     colors = [color for _, _, color in entries if color]
-    if not names or len(set(names)) < len(names) or len(names) > IGNORE:
+    if not names or len(set(names)) < len(names) or len(names) > IGNORE - first:
         twice = [name for name, times in Counter(names).items() if times > 1]
         raise DataError(
-            f"{path}: must name 1 to {IGNORE} classes, each once, not {len(names)}"
+            f"{path}: must name 1 to {IGNORE - first} classes, each once, not {len(names)}"
             + f" with {', '.join(twice[:SHOWN])} twice" * bool(twice)
         )
     if odd := [name for name in names if CONTROL.search(name)]:
@@ -81,8 +83,10 @@ def read_text(path: Path) -> str:
     """The text of a file in UTF-8; DataError if it is none."""
     try:
         return read_bytes(path).decode("utf-8-sig")
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path}: cannot be read as UTF-8 text ({error})") from error
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from error
+    except ValueError as error:
+        raise DataError(f"{path}: cannot be read as UTF-8 text ({error}): save it so") from error
 
 
 def _read_lines(path: Path) -> list[Entry]:

@@ -18,7 +18,7 @@ from fedseg import cli
 from fedseg.config.schema import Pattern, check_value
 from fedseg.core.seeds import generator_for
 from fedseg.datasets.images import existing_files, read_image, read_label
-from fedseg.datasets.listed import LAYOUTS, Layout, color_of, find_domain, ids_of
+from fedseg.datasets.listed import LAYOUTS, Layout, check_names, color_of, find_domain, ids_of
 from fedseg.datasets.scenes import TO_CITYSCAPES
 from fedseg.datasets.segmentation import IGNORE
 from fedseg.errors import ConfigError, DataError
@@ -43,6 +43,10 @@ from .split_folders import PreparedSplit, check_free, save
 
 WILD = {"**/": "((?:.+/)?)", "*": "([^/]*)", "?": "([^/])"}
 CROP, STEP = 512, 32  # largest training crop, and what its sides are multiples of
+SHOWN_IDS = (
+    "classes or ids (255 is ignored unless it is a class's color, as 'polyp 255 255 255' in "
+    "--classes says; of polygons a class background takes the pixels without a shape)"
+)
 CONFIG = Path(__file__).with_name("own_config.py.txt")
 
 
@@ -88,20 +92,16 @@ def prepare_folder(published: str | None, root: Path, options: FolderOptions) ->
         raise ConfigError("--clients: is missing: how many clients, or give --domain PATTERN")
     pairs = _find_pairs(root, layout)
     findings = Findings(f"{root}: not all files can be used", "Repair them, or take them away")
-    if pairs[0][1].endswith(".json"):
+    if any(label.endswith(".json") for _, label in pairs):
         if any(own.values()) or (published is None and ids not in (None, "train_ids")):
             fault = "polygons are drawn with the ids of the classes: leave these options out"
             raise ConfigError(f"--ids, --reduce-zero-label, --first-channel: {fault}")
-        pairs = _draw(root, layout, pairs, findings, options)
-    elif colors:
-        mode = ""
-        with suppress(OSError, ValueError), Image.open(root / pairs[0][1]) as header:
-            mode = header.mode
-        if mode not in ("RGB", "RGBA"):  # label files have ids, and these are their palette
-            colors = ()
-        elif same := [color for color, n in Counter(map(tuple, colors)).items() if n > 1]:
-            fault = f"gives several classes the color {list(same[0])}"
-            raise DataError(f"{options.classes}: {fault}, which label maps have: give others")
+        pairs, colors = _draw(root, layout, pairs, findings, options), ()
+    elif colors and not _have_colors(root, pairs, colors):
+        colors = ()  # label files have ids, and these are their palette
+    elif same := [color for color, n in Counter(map(tuple, colors)).items() if n > 1]:
+        fault = f"gives several classes the color {list(same[0])}"
+        raise DataError(f"{options.classes}: {fault}, which label maps have: give others")
     existing_files([str(root / path) for pair in pairs for path in pair], root)
     table = _table(layout)
     sizes, pixels, contents = _inspect(root, layout, pairs, table, colors, findings)
@@ -112,9 +112,10 @@ def prepare_folder(published: str | None, root: Path, options: FolderOptions) ->
             findings.add("counts that are not the published ones", [wrong])
     findings.raise_any()
     try:
+        check_names(ids, (label for _, label in pairs))
         domains = [find_domain(layout.domain, image) for image, _ in pairs]
     except ConfigError as error:
-        raise ConfigError(str(error).replace("dataset.domain", "--domain")) from error
+        raise ConfigError(str(error).replace("dataset.", "--")) from error
     _report(root, layout, sizes, pixels, domains)
     by_class = np.stack([np.bincount(table, weights=p, minlength=256) for p in pixels])
     tests = _choose_tests(root, layout.test or ["0.2"], pairs, domains, seed)
@@ -122,12 +123,15 @@ def prepare_folder(published: str | None, root: Path, options: FolderOptions) ->
     left = [i for i in range(len(pairs)) if i not in tested]
     if not left:
         raise DataError(f"{root}: every image is a test image: choose fewer with --test")
+    taught: set[int] = set()
     for name, images in {"training images": left, **tests}.items():
         seen = np.flatnonzero(by_class[[*images], : len(layout.classes)].sum(axis=0))
-        told = f"the label maps of {name} show {{}} and ignored pixels: correct classes or ids"
-        told += " (of polygons a class background takes the pixels without a shape)"
+        told = f"the label maps of {name} show {{}} and ignored pixels: correct {SHOWN_IDS}"
         if not len(seen):
             raise DataError(f"{root}: {told.format('no class')}")
+        taught = taught or {*seen.tolist()}
+        if new := [layout.classes[number] for number in seen if number not in taught]:
+            print(f"  classes of {name} that no training image has: {', '.join(new)}")
         if len(seen) == 1:
             print(f"  {told.format(f'only {layout.classes[seen[0]]}')}, or every metric is 100 %")
     pool = Pool([domains[i] for i in left], by_class[left, : len(layout.classes)].astype(np.int64))
@@ -168,9 +172,23 @@ def _describe(root: Path, options: FolderOptions) -> tuple[Layout, Sequence[Sequ
         return layout, ()
     if classes is None:
         raise ConfigError("--classes: is missing: a file with the names of the classes, in order")
-    names, colors = read_classes(classes if classes.exists() else root / classes)
+    path = classes if classes.exists() else root / classes
+    names, colors = read_classes(path, int(options.reduce_zero_label))
     palette = colors or [color_of(i) for i in range(len(names))]
     return replace(layout, classes=names, palette=palette), colors
+
+
+def _have_colors(root: Path, pairs: Sequence[Sample], colors: Sequence[Sequence[int]]) -> bool:
+    """True for label maps of colors, or of gray values that are colors of classes and no ids."""
+    mode, gray = "", {r for r, g, b in colors if r == g == b}
+    with suppress(OSError, ValueError), Image.open(root / pairs[0][1]) as header:
+        mode = header.mode
+    if mode != "L" or len(gray) < len(colors):
+        return mode in ("RGB", "RGBA")
+    paths = [str(root / label) for _, label in pairs]
+    held = in_threads(lambda path: np.unique(read_label(path)), paths, "reading label maps")
+    values = {*np.concatenate(held).tolist()}
+    return values <= gray and not values <= {*range(len(colors))}
 
 
 def _table(layout: Layout) -> np.ndarray:
@@ -233,7 +251,8 @@ def _find_pairs(root: Path, layout: Layout) -> list[Sample]:
     if len(both) < 2:
         raise DataError(
             f"{root}: {len(images)} files match {', '.join(layout.images)}, {len(labels)} match "
-            f"{', '.join(layout.labels)}, and {len(both)} of them are pairs: change these globs"
+            f"{', '.join(layout.labels)}, and {len(both)} of them are pairs: name the folder that "
+            "has them, or change these globs"
         )
     return sorted((images[key], labels[key]) for key in both)
 
@@ -265,14 +284,14 @@ def _draw(
             picture.save(file, "PNG")
         return None
 
-    wrong = filter(None, in_threads(draw, pairs, "drawing polygons"))
-    findings.add("files of polygons", wrong)
+    polygons = [pair for pair in pairs if pair[1].endswith(".json")]
+    findings.add("files of polygons", filter(None, in_threads(draw, polygons, "drawing polygons")))
     findings.raise_any()
     return [(image, _drawn(label)) for image, label in pairs]
 
 
 def _drawn(label: str) -> str:
-    return f"{DRAWN}/{label.removesuffix('.json')}.png"
+    return f"{DRAWN}/{label[:-5]}.png" if label.endswith(".json") else label
 
 
 def _inspect(
@@ -285,6 +304,8 @@ def _inspect(
 ) -> tuple[Sequence[tuple[int, int]], Sequence[np.ndarray], Sequence[object]]:
     """(height, width), pixels by raw id, and a digest of the image's pixels, of every pair."""
 
+    fix = "" if layout.ids or layout.counts else ": name the class of each id from 0 in --classes"
+
     def look(pair: Sample) -> tuple[tuple[int, int], np.ndarray, object] | str:
         image, label = (str(root / path) for path in pair)
         try:
@@ -296,7 +317,7 @@ def _inspect(
             exif = ", as displayed by its EXIF orientation" * (size == raw.shape[::-1])
             return f"{label}: is {raw.shape}, its image {size} (height, width){exif}"
         if unknown := np.flatnonzero((table > IGNORE) & (pixels > 0)).tolist():
-            return f"{label}: has label ids {unknown}, which no class has"
+            return f"{label}: has label ids {unknown}, which no class has{fix}"
         return size, pixels, (size, sha256(shown).digest())
 
     looked = in_threads(look, pairs, "reading images and label maps")
@@ -346,13 +367,13 @@ def _choose_tests(
             continue
         name, listed = "test", root / word
         if word.endswith(".txt"):
-            listed = listed if listed.exists() else Path(word)
+            listed = Path(word) if Path(word).exists() and not listed.exists() else listed
             lines = normalize("NFC", read_text(listed)).splitlines()
             images = [Path(normalize("NFC", image)) for image, _ in pairs]
             names = [{image.as_posix(), image.name, image.stem} for image in images]
             times = Counter(name for known in names for name in known)
-            parts = ([line] if line in times else line.split() for line in map(str.strip, lines))
-            asked = {name for part in parts for name in part}
+            lines = [line.strip().removeprefix("./") for line in lines]
+            asked = {n for line in lines for n in ([line] if line in times else line.split())}
             chosen = {i for i, known in enumerate(names) if known & asked}
             if wrong := sorted(one for one in asked if times[one] != 1) or [""] * (not asked):
                 raise DataError(
@@ -364,7 +385,8 @@ def _choose_tests(
         else:
             chosen = {i for i, (image, _) in enumerate(pairs) if _matches(word, image)}
         if not chosen:
-            raise ConfigError(f"--test: {word!r} is not a share, a domain or a glob of an image")
+            fault = "is not a share, a domain or a glob of an image with a label map"
+            raise ConfigError(f"--test: {word!r} {fault}: give another")
         tests[name] = tests.get(name, set()) | chosen
     if share is None:
         return tests

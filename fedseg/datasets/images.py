@@ -162,11 +162,13 @@ def _ids_of_colors(path: str, label: np.ndarray, colors: Sequence[Sequence[int]]
 
 def _find_fault(data: bytes, header: Image.Image) -> str:
     """Why tools disagree about the ids of a label map, or where they are; empty if they agree."""
-    raw = header.tile[0].args if header.tile else header.mode
-    raw = raw if isinstance(raw, str) else str(raw[0])
+    args = header.tile[0].args if header.tile else header.mode
+    raw = args if isinstance(args, str) else str(args[0])
     tags = header.tag_v2 if header.format == "TIFF" else {}
     bits = (5,) if raw in ("BGR;15", "BGR;16") else tags.get(BITS, (8,))  # the former of BMP
     color_space, pages = tags.get(COLORS, 1), _pages(header)
+    if header.format == "PPM" and header.tile[0][0] == "ppm_plain" and args[1] in range(255):
+        bits = (args[1].bit_length(),)  # OpenCV scales values in digits
     # asking a PNG without the chunk decodes it
     exif = header.getexif() if header.format != "PNG" or b"eXIf" in data else {}
     gray = "store a label map as 8-bit gray or palette PNG"
@@ -189,8 +191,8 @@ def _wide(header: Image.Image | None, data: bytes) -> str | None:
     if header is None:
         return None
     kind, mode = header.format, header.mode
-    if mode == "F" or (mode == "I" and kind == "TIFF"):
-        return {"F": "float32", "I": "int32"}[mode]
+    if mode in ("F", "La") or (mode == "I" and kind == "TIFF"):
+        return {"F": "float32", "I": "int32", "La": "premultiplied"}[mode]
     deep = mode.startswith("I") or (kind == "SGI" and data[3] > 1)
     deep |= kind == "TIFF" and max(header.tag_v2.get(BITS, (1,))) > 8
     if kind == "PPM" and isinstance(header.tile[0][3], tuple):
@@ -314,10 +316,13 @@ def _pixels(path: str, image: Image.Image, mode: str | None = None) -> np.ndarra
 
 
 def _decode(path: str, data: bytes, flags: int) -> np.ndarray:
+    header = _open(path, data) if data[:4] in TIFF else None
     try:  # of a PAM it gives blue as red, and values that are not scaled
+        if header:
+            header.load()  # raises where OpenCV leaves damaged pixels black
         pam = data.startswith(b"P7")
         image = None if pam else cv2.imdecode(np.frombuffer(data, np.uint8), flags)
-    except cv2.error:
+    except (cv2.error, OSError, ValueError, SyntaxError):
         image = None
     if image is None:
         fix = "copy or extract the file again, or convert it to PNG"

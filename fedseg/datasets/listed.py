@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -61,6 +61,15 @@ def ids_of(ids: str | Sequence[int] | None) -> dict[int, int] | None:
     if ids is None or isinstance(ids, str):
         return TO_CITYSCAPES[ids] if ids else None
     return {IGNORE: IGNORE, **dict(enumerate(ids))}
+
+
+def check_names(ids: str | Sequence[int] | None, labels: Iterable[str]) -> None:
+    """Raise ConfigError if a named map is for other ids than Cityscapes' file names say."""
+    for label in labels if isinstance(ids, str) else ():
+        named = re.search("_label(Train)?Ids[.]", label)
+        if named and bool(named[1]) != (ids == "train_ids"):
+            fault = f"is {ids!r}, but {label} is named as a map of {'train' if named[1] else 'raw'}"
+            raise ConfigError(f"dataset.ids: {fault} ids: give another map, or files of one kind")
 
 
 def find_domain(pattern: str | None, image: str) -> str:
@@ -126,8 +135,6 @@ class ListedDataset(SegmentationDataset):
             classes, palette = tuple(COLORS), tuple(COLORS.values())
         if not classes:
             raise ConfigError("dataset.classes: is empty: name the classes, or a layout")
-        if len(set(classes)) < len(classes):
-            raise ConfigError("dataset.classes: a name occurs twice")
         self.classes = tuple(classes)
         self.palette = [*map(list, palette or map(color_of, range(256)))][: len(classes)]
         self.domain, self.reduce_zero_label = domain, reduce_zero_label
@@ -136,6 +143,7 @@ class ListedDataset(SegmentationDataset):
             self.label_ids = ids_of(ids)
         self.wanted = domains
         super().__init__(data_root, split, **kwargs)
+        check_names(ids, self.listed.values())
 
     def label_of(self, image: str) -> str:
         return self.listed[image]

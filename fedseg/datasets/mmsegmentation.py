@@ -13,7 +13,7 @@ with redirect_stdout(None):  # it prints which optional package is not there
 
 from fedseg.config.schema import Pattern
 from fedseg.datasets.images import check_exist
-from fedseg.datasets.listed import find_domain, ids_of
+from fedseg.datasets.listed import check_names, find_domain, ids_of
 from fedseg.datasets.photos import rows_checksum
 from fedseg.datasets.scenes import COLORS, TO_CITYSCAPES
 from fedseg.datasets.segmentation import IGNORE, SegmentationDataset
@@ -61,6 +61,8 @@ class MMSegDataset(SegmentationDataset):
         mirror: bool = False,
         test_mode: bool = False,
     ) -> None:
+        if "label_map" in (source.get("metainfo") or ()):  # which the library would leave out
+            raise ConfigError("dataset.source.metainfo: has a label_map: set dataset.ids instead")
         listed = _build_source(source)
         self.first_channel, self.label_colors = first_channel, label_colors
         self.classes, self.palette = listed.metainfo.get("classes"), listed.metainfo["palette"]
@@ -76,15 +78,19 @@ class MMSegDataset(SegmentationDataset):
         else:
             self.label_ids = ids_of(ids)
         infos = [listed.get_data_info(index) for index in range(len(listed))]
-        if not infos or not all("seg_map_path" in info for info in infos):
+        places = [(info["img_path"], info.get("seg_map_path", "")) for info in infos]
+        files = [tuple(path.replace("\ufeff", "") for path in pair) for pair in places]
+        # of an ann_file, without its mark of UTF-8 and blank lines
+        files = [pair for pair in files if os.path.basename(pair[0]) != listed.img_suffix]
+        if not files or not all(label for _, label in files):
             fix = "set its data_prefix, img_suffix (the ending of image files) or ann_file"
             fault = f"{source['type']} lists no images with label maps"
             raise ConfigError(f"dataset.source: {fault}: {fix}")
-        files = [(info["img_path"], info["seg_map_path"]) for info in infos]
         if twice := [image for (image, _), times in Counter(files).items() if times > 1]:
             raise DataError(f"{twice[0]}: is listed twice: correct dataset.source.ann_file")
         folders = {os.path.dirname(os.path.abspath(path)) for pair in files for path in pair}
         self.data_root = source.get("data_root") or os.path.commonpath(folders)
+        check_names(ids, (label for _, label in files))
         below = [tuple(os.path.relpath(path, self.data_root) for path in pair) for pair in files]
         self.split_checksum = rows_checksum(below)
         self.files, self.domains = files, [find_domain(domain, image) for image, _ in below]

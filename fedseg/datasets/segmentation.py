@@ -132,6 +132,10 @@ class SegmentationDataset(Dataset):
     def _check_ids(self) -> None:
         """Complete ``label_ids``; ConfigError if these or colors are no ids of the classes."""
         name, first = type(self).__name__, int(self.reduce_zero_label)
+        if not len({*self.classes}) == len(self.classes) <= IGNORE - first:
+            twice = [one for one, times in Counter(self.classes).items() if times > 1]
+            must = f"must be up to {IGNORE - first} names, each once"
+            raise ConfigError(f"{name}.classes: {must}, not {len(self.classes)}, twice: {twice}")
         if not hasattr(self, "label_ids"):
             self.label_ids = {i + first: i for i in range(len(self.classes))}
             self.label_ids |= dict.fromkeys([IGNORE, *range(first)], IGNORE)
@@ -290,8 +294,9 @@ class SegmentationDataset(Dataset):
     def _read_split(self, wanted: str | Sequence[str] | None) -> None:
         for field, folder in (("data_root", self.data_root), ("split", self.split)):
             if not os.path.isdir(folder):
+                fault = "is no folder" if os.path.exists(folder) else "does not exist"
                 fix = f"make it with {made_by(self.tool, self.data_root)}, or set dataset.{field}"
-                raise DataError(f"{folder}: does not exist: {fix}")
+                raise DataError(f"{folder}: {fault}: {fix}")
         split = read_split(self.split)
         self.split_checksum = split.checksum
         names = list(split.users)

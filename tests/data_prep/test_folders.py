@@ -94,7 +94,7 @@ def test_a_second_run_changes_nothing_and_another_split_is_refused(voc, prepare)
     ],
 )
 def test_clients_and_test_sets(voc, prepare, options, clients, tests):
-    (voc / "val.txt").write_text("a_1\nb_3\n")
+    (voc / "val.txt").write_text("a_1\n./JPEGImages/b_3.jpg\n")
     (voc / "spaces.txt").write_text("\ufeffa_1\r\nb 3.jpg\r\n")
     for path in voc.glob("*/b_3.*") if "spaces.txt" in options else ():
         path.rename(path.with_stem("b 3"))
@@ -168,7 +168,7 @@ def damage(root: Path, what: str) -> None:
         ("cut", [], r"1 files: .*a_0\.jpg: the file is truncated"),
         ("empty", [], r"a_0\.jpg: the file is empty"),
         ("ids", [], r"6 files: .*a_0\.png, .*a_4\.png, \.\.\.: has label ids \[7\]"),
-        ("id", [], r"a_0\.png: has label ids \[7\], which no class has"),
+        ("id", [], r"a_0\.png: has label ids \[7\], which no class has: name .* --classes"),
         ("size", [], r"\(40, 32\), its image \(32, 40\) .*EXIF"),
         ("jpeg", [], r"a_0\.png: a label map must not be JPEG"),
         ("twice", [], r"labels\.txt: must name 1 to 255 classes.* cat twice"),
@@ -176,6 +176,7 @@ def damage(root: Path, what: str) -> None:
         ("link", [], r"a_0\.jpg: leaves .* through a symbolic link"),
         ("ignored", [], r"pets: the label maps of training images show no class and ignored"),
         ("name", [], r"b\\udcff\.jpg' is not named in UTF-8: rename"),
+        ("", ["--test", "no.txt"], r"pets/no\.txt: cannot be read \(No such file or directory\)"),
         ("void", ["--test", "JPEGImages/b_3*"], r"label maps of test show no class and ignored"),
         ("list", ["--test", "val.txt"], r"val\.txt: names 'b_9', of which there are 0 images"),
         ("twins", ["--test", "val.txt"], r"names 'a_0\.jpg', of which there are 2 images"),
@@ -300,6 +301,30 @@ def test_label_maps_of_colors(voc, prepare):
     (voc / "labels.txt").write_text("x:0,0,0::\ny:128,0,0::\nz:128,0,0::\n")
     error = prepare.fails("segmentation", voc, *VOC, "--clients", 2)
     assert "labels.txt: gives several classes the color [128, 0, 0]" in error
+
+
+@pytest.mark.parametrize(("values", "colored"), [([0, 255], True), ([0, 1], False)])
+def test_gray_maps_have_colors_where_these_are_no_ids(voc, prepare, values, colored):
+    (voc / "labels.txt").write_text("background 0 0 0\npolyp 255 255 255\n")
+    for path in (voc / "SegmentationClass").iterdir():
+        ids = np.array(Image.open(path)) % 3 % 2
+        Image.fromarray(np.array(values, np.uint8)[ids]).save(path)
+    assert "id   1: polyp" in prepare("segmentation", voc, *VOC, "--clients", 2)
+    assert ("label_colors" in (voc / "own_pets.py").read_text()) == colored
+
+
+def test_what_train_ids_and_ids_from_1_are_is_asked(voc, prepare):
+    for path in (voc / "SegmentationClass").iterdir():
+        path.rename(path.with_stem(f"{path.stem}_gtFine_labelTrainIds"))
+    maps = (*GLOBS[:3], "SegmentationClass/*_gtFine_labelTrainIds.png", "--clients", 2)
+    error = prepare.fails("segmentation", voc, *maps, "--ids", "cityscapes")
+    assert "--ids: is 'cityscapes', but SegmentationClass/a_0_gtFine_labelTrainIds.png" in error
+    (voc / "labels.txt").write_text("1 cat\n2 dog\n")
+    maps = (*maps, "--classes", "labels.txt", "--reduce-zero-label")
+    assert "id   1: cat" in prepare("segmentation", voc, *maps)
+    (voc / "labels.txt").write_text("0 unlabeled\n1 cat\n2 dog\n")
+    error = prepare.fails("segmentation", voc, *maps)
+    assert "from 0 to 2, but the ids of 3 classes in label maps are 1 to 3" in error
 
 
 # ---------------------------------------------------------------- polygons
@@ -444,6 +469,15 @@ def test_labelme_files_beside_images(voc, prepare):
     assert "id   1: dog" in out and "training images show only dog and ignored pixels" in out
     label = Image.open(voc / "drawn/JPEGImages/a_0.png")
     assert label.mode == "P" and np.array(label)[7, 7] == 1 and np.array(label)[0, 0] == 255
+    # a file that is drawn already; colors are those of pictures, here of two classes
+    (voc / "labels.txt").write_text("cat 9 9 9\ndog 9 9 9\n")
+    (voc / "JPEGImages/a_0.json").unlink()
+    (voc / "maps").mkdir()
+    (voc / "maps/a_0.png").write_bytes((voc / "drawn/JPEGImages/a_0.png").read_bytes())
+    mixed = ("--labels", "maps/*.png", "--overwrite")
+    out = prepare(*options, *mixed)
+    assert "pets: 12 images" in out and "id   1: dog" in out
+    assert "label_colors" not in (voc / "own_pets.py").read_text()
     (voc / "JPEGImages/b_1.json").write_text('{"shapes": [{"label": "cow", "points": []}]}')
     error = prepare.fails(*options)
     assert "1 files of polygons: " in error and "b_1.json: shapes[0]: unknown label 'cow'" in error

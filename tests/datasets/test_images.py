@@ -146,6 +146,8 @@ def tiff_of(bits: int, photometric: int, samples: int, pixels: bytes) -> bytes:
     """A file of one strip, 80x60, in any number of bits."""
     tags = {256: 80, 257: 60, 258: bits, 259: 1, 262: photometric, 273: 0, 277: samples, 278: 60}
     tags |= {279: len(pixels)}
+    if samples == 2:  # gray that is multiplied by its alpha
+        tags |= {258: bits | bits << 16, 338: 1}
     if samples == 3:
         tags[258] = 8 + 2 + 12 * len(tags) + 4
     tags[273] = 8 + 2 + 12 * len(tags) + 4 + 6
@@ -177,9 +179,10 @@ def test_label_of_tiff_whose_values_tools_change(tmp_path, bits, photometric, sa
     (tmp_path / "a.bmp").write_bytes(head + bytes(16 + 2 * 80 * 60))
     with pytest.raises(DataError, match=r"a\.bmp: has 5 bits a value"):
         read_label(str(tmp_path / "a.bmp"), first_channel=True)
-    (tmp_path / "a.tif").write_bytes(tiff_of(8, 1, 3, RAMP.repeat(3).tobytes()))  # of QGIS
-    with pytest.raises(DataError, match=r"a\.tif: has multi-band values, .* RGB of 8 bits"):
-        read_image(str(tmp_path / "a.tif"))
+    for bands, fault in ((2, "premultiplied"), (3, "multi-band")):  # the latter of QGIS
+        (tmp_path / "a.tif").write_bytes(tiff_of(8, 1, bands, RAMP.repeat(bands).tobytes()))
+        with pytest.raises(DataError, match=rf"a\.tif: has {fault} values, .* RGB of 8 bits"):
+            read_image(str(tmp_path / "a.tif"))
     (tmp_path / "a.tif").write_bytes(tiff_of(8, 1, 1, RAMP.tobytes()))
     assert (read_label(str(tmp_path / "a.tif")) == RAMP).all()
 
@@ -309,6 +312,11 @@ def test_gray_levels_of_a_pgm_are_scaled_in_images_only(tmp_path: Path) -> None:
     (tmp_path / "a.pgm").write_bytes(b"P5 2 1 15\n\x03\x0f")
     assert read_image(str(tmp_path / "a.pgm"))[0, :, 0].tolist() == [51, 255]
     assert read_label(str(tmp_path / "a.pgm")).tolist() == [[3, 15]]
+    (tmp_path / "a.pgm").write_text("P2 2 1 255\n3 15\n")
+    assert read_label(str(tmp_path / "a.pgm")).tolist() == [[3, 15]]
+    (tmp_path / "a.pgm").write_text("P2 2 1 1\n0 1\n")  # OpenCV and Pillow give 0 and 255
+    with pytest.raises(DataError, match=r"a\.pgm: has 1 bits a value, which tools scale"):
+        read_label(str(tmp_path / "a.pgm"))
 
 
 def test_label_must_be_lossless(tmp_path: Path) -> None:
@@ -329,6 +337,14 @@ def test_label_must_be_lossless(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-300])
     with pytest.raises(DataError, match=r"cut\.tif: a label map must not be damaged"):
         read_label(str(path))
+    for compression in ("tiff_lzw", "tiff_adobe_deflate"):  # of which OpenCV gives a part
+        noise = np.random.default_rng(0).integers(0, 4, RAMP.shape, np.uint8)
+        Image.fromarray(noise).save(path, compression=compression)
+        sound = path.read_bytes()
+        path.write_bytes(sound[:500] + bytes(30) + sound[530:])
+        for read in (read_label, read_image):
+            with pytest.raises(DataError, match=r"cut\.tif: cannot be decoded"):
+                read(str(path))
     sound = tiff_of(8, 1, 1, RAMP.tobytes())
     path.write_bytes(sound[:118] + b"\xa0\x0f" + sound[120:])  # where the next page is
     with pytest.raises(DataError, match=r"cut\.tif: is damaged"):

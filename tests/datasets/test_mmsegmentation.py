@@ -61,6 +61,9 @@ def test_a_layout_of_ones_own(own: dict) -> None:
     assert labels(north, 2) == [255, 2, 1, 0]
     assert north.split_checksum == dataset.split_checksum
     assert set(MMSegDataset(own).domains) == {"all"}
+    Path(own["data_root"], "list.txt").write_text("\ufeffeast/0\n\n \r\nnorth/1\n\n", newline="")
+    listed = MMSegDataset({**own, "ann_file": "list.txt"})
+    assert listed.files == [dataset.files[0], dataset.files[3]]
 
 
 def test_ids_follow_the_source(own: dict) -> None:
@@ -144,6 +147,18 @@ def test_pascal_voc(tmp_path: Path) -> None:
         ({"seg_map_suffix": "_x.png"}, {}, r"4 of 8 files are missing .*dataset\.source"),
         ({"metainfo": None}, {}, r"source\.metainfo: has no classes"),
         ({"metainfo": {"classes": "no.txt"}}, {}, r"source\.metainfo: has no classes"),
+        (
+            {"metainfo": {"classes": CLASSES, "label_map": {1: 0}}},
+            {},
+            r"label_map: set dataset\.ids",
+        ),
+        ({"ann_file": "blank.txt"}, {}, r"dataset\.source: BaseSegDataset lists no images"),
+        (
+            {"seg_map_suffix": "_labelTrainIds.png"},
+            {"ids": "cityscapes"},
+            r"dataset\.ids: is 'cityscapes', but .*0_labelTrainIds\.png is .* of train ids",
+        ),
+        ({"seg_map_suffix": "_labelIds.png"}, {"ids": "train_ids"}, r"0_labelIds.* of raw ids"),
         ({"data_prefix": {"img_dir": "img_dir/train"}}, {}, r"source\.data_prefix: must have img_"),
         ({"ann_file": "list.txt"}, {}, r"0\.jpg: is listed twice: correct"),
         ({"pipeline": []}, {}, r"source\.pipeline: is set by the run itself"),
@@ -157,6 +172,7 @@ def test_pascal_voc(tmp_path: Path) -> None:
 )
 def test_a_source_that_does_not_fit(own: dict, change: dict, options: dict, message: str) -> None:
     Path(own["data_root"], "list.txt").write_text("east/0\neast/0\n")
+    Path(own["data_root"], "blank.txt").write_text("\n")
     with pytest.raises(UserError, match=message):
         MMSegDataset({**own, **change}, **options)
 
