@@ -23,6 +23,10 @@ class ConfigError(UserError):
     """A config asks for something unknown, impossible or contradictory."""
 
 
+class TensorMoved(ConfigError, RuntimeError):
+    """Code of the user's own replaced a tensor of the model, which must be changed in place."""
+
+
 class Mistakes:
     """Collects messages, and ConfigErrors raised in ``with`` blocks of it, to tell all at once."""
 
@@ -138,3 +142,15 @@ def resource_error(error: BaseException) -> ResourceError | None:
         remedies = NO_ROOM  # a file that may not be read is often tried, and done without
         cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
     return None
+
+
+def explain_forward(model: Any, error: Exception, owner: str = "model") -> str:
+    """A sentence for an error of a model's first forward pass, which the owner's loss makes."""
+    fix = "check the numbers of channels and classes, and in_index of its heads"
+    if type(model).__module__.startswith("mmseg."):
+        name = type(model).__name__
+        fix = f"use model=dict(type='Segmentor', network=dict(type='{name}', ...))"
+    reason = " ".join(f"{type(error).__name__}: {error}".split())
+    return (
+        f"{owner}: {type(model).__name__} fails on a batch: {reason}: {fix} ({DEBUG}=1 shows where)"
+    )

@@ -14,7 +14,7 @@ HEADS = ("classifier", "conv_seg", "fc", "head")
 
 
 def part_names(model: nn.Module, patterns: str | Sequence[str], field: str) -> set[str]:
-    """Names of the parameters and buffers that one of the patterns stands for.
+    """All names of the parameters and buffers that one of the patterns stands for.
 
     Args:
         patterns: names, or names of modules for all that is in them, with ``*``, ``?`` and ``[]``
@@ -24,15 +24,16 @@ def part_names(model: nn.Module, patterns: str | Sequence[str], field: str) -> s
     Raises:
         ConfigError: a pattern stands for nothing.
     """
-    names = [name for name, _ in [*model.named_parameters(), *model.named_buffers()]]
-    names = [name for name in names if "data_preprocessor" not in name.split(".")]
-    chosen: set[str] = set()
+    shared = {"remove_duplicate": False}
+    named = [*model.named_parameters(**shared), *model.named_buffers(**shared)]
+    tensors = {n: t for n, t in named if "data_preprocessor" not in n.split(".")}
+    chosen: set[int] = set()
     for pattern in [patterns] if isinstance(patterns, str) else patterns:
         if pattern in (HEAD, BODY):
             head = _head(model)
-            matching = {n for n in names if n.startswith(head) == (pattern == HEAD)}
+            matching = {n for n in tensors if n.startswith(head) == (pattern == HEAD)}
         else:
-            matching = {n for n in names if any(fnmatchcase(p, pattern) for p in _prefixes(n))}
+            matching = {n for n in tensors if any(fnmatchcase(p, pattern) for p in _prefixes(n))}
         if not matching:
             children = ", ".join(name for name, _ in model.named_children())
             raise ConfigError(
@@ -40,8 +41,8 @@ def part_names(model: nn.Module, patterns: str | Sequence[str], field: str) -> s
                 f"its modules: {children or 'none'} ({HEAD} and {BODY} stand for the layers that "
                 "give the logits and for all others)"
             )
-        chosen |= matching
-    return chosen
+        chosen |= {id(tensors[name]) for name in matching}
+    return {name for name, tensor in tensors.items() if id(tensor) in chosen}
 
 
 def _prefixes(name: str) -> list[str]:

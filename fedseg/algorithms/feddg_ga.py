@@ -62,7 +62,7 @@ class FedDGGA(FedAvg):
     def broadcast(self, server: Server) -> Message:
         if server.exchange == 0:
             return server.message(server.w)
-        return server.message(server.w, {"shares": self.shares(server)}, known=True)
+        return server.message(server.w, {"shares": server.scratch["shares"]}, known=True)
 
     def finish(self, client: Client) -> Update:
         loss = self._loss(client)
@@ -94,9 +94,10 @@ class FedDGGA(FedAvg):
             step_size = self.step_size * (1 - (server.round - 1) / self.max_rounds)
             changed = shares + step_size * gaps / gaps.abs().max().clamp(min=1e-300)
             changed = changed.clamp(0, 1)
-            if changed.any():  # else they stay: none is better than another
-                server.state["shares"] = changed / changed.sum()
+            # all 0 they stay: none is better than another
+            server.scratch["shares"] = changed / changed.sum() if changed.any() else shares
             return
+        server.state["shares"] = server.scratch["shares"]
         weight = updates.weights["shares"]
         delta = (
             updates.weighted_sum("delta", "shares") / weight if weight else updates.mean("delta")

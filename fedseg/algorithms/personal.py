@@ -16,6 +16,7 @@ from fedseg.batchnorm import frozen_running_statistics
 from fedseg.config.schema import NonNegative, Share
 from fedseg.core.client import Client
 from fedseg.core.flat import FlatModel
+from fedseg.core.messages import Update
 from fedseg.errors import ConfigError
 from fedseg.optim import OptimWrapper
 from fedseg.registry import ALGORITHMS
@@ -25,7 +26,8 @@ from fedseg.registry import ALGORITHMS
 class FedRep(FedAvg):
     """Each client trains its personal part first, then the shared one, with the other part fixed.
 
-    A fixed part has no momentum: the second phase starts like a new optimizer.
+    A fixed part has neither gradient nor momentum: SAM and clipping see the other part alone, and
+    the second phase starts like a new optimizer.
 
     Args:
         personal_share: share of the local steps, from the first on, that train the personal part;
@@ -44,20 +46,34 @@ class FedRep(FedAvg):
             )
 
     def bind(self, flat: FlatModel) -> None:
-        self._shared = ~flat.personal
+        self._shared, parameters = ~flat.personal, dict(flat.model.named_parameters())
+        self._parts = [(parameters[s.name], bool(flat.personal[s.span].all())) for s in flat.slots]
 
     def begin(self, client: Client) -> None:
         self._before = client.w.clone()
+        self._fix(client, 0)
+
+    def _fix(self, client: Client, step: int) -> Tensor:
+        """Leave only the part that a step trains with gradients; a mask of the other one."""
+        first = step < round(self.personal_share * client.num_steps)
+        for parameter, personal in self._parts:
+            parameter.requires_grad_(personal == first)
+        return self._shared if first else client.flat.personal
+
+    def finish(self, client: Client) -> Update:
+        for parameter, _ in self._parts:
+            parameter.requires_grad_()
+        return super().finish(client)
 
     def after_step(self, client: Client) -> None:
-        first = client.step < round(self.personal_share * client.num_steps)
-        held = self._shared if first else client.flat.personal
+        held = self._fix(client, client.step)
         torch.where(held, self._before, client.w, out=client.w)
         for state in client.local.optimizer.state.values():
             for moment in state.values():
                 if isinstance(moment, Tensor) and moment.shape == client.w.shape:
                     moment.masked_fill_(held, 0)
         self._before.copy_(client.w)
+        self._fix(client, client.step + 1)
 
 
 @ALGORITHMS.register_module()

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fedseg.errors import ConfigError
+from fedseg.errors import ConfigError, TensorMoved
 
 ALIGNMENT_BYTES = 64
 
@@ -143,8 +143,9 @@ class FlatModel:
             view.copy_(floats[slot.name])
             floats[slot.name].data = view
 
-        self._homes = [self._home_of(slot, self.w, self.grad) for slot in self.slots]
-        self._homes += [self._home_of(slot, self.buffers, None) for slot in self.buffer_slots]
+        self._homes = [self._home_of(s.name, s.view(self.w), s.view(self.grad)) for s in self.slots]
+        self._homes += [self._home_of(s.name, s.view(self.buffers)) for s in self.buffer_slots]
+        self._homes += [self._home_of(name, counter) for name, counter in self.counters.items()]
         self._slot_of = self._names_of(self.model.named_parameters, self.slots)
         self._buffer_slot_of = self._names_of(self.model.named_buffers, self.buffer_slots)
         self.num_parameters = sum(slot.numel for slot in self.slots)
@@ -161,13 +162,12 @@ class FlatModel:
             (floats if buffer.is_floating_point() else integers)[name] = buffer
         return floats, integers
 
-    def _home_of(self, slot: Slot, vector: Tensor, grad: Tensor | None) -> tuple[Any, ...]:
-        """(slot, the dict that holds its tensor, key, address in its vector, and in ``grad``)."""
-        path, _, key = slot.name.rpartition(".")
+    def _home_of(self, name: str, tensor: Tensor, grad: Tensor | None = None) -> tuple[Any, ...]:
+        """(name, the dict that holds its tensor, key, its address, and its gradient's)."""
+        path, _, key = name.rpartition(".")
         module = self.model.get_submodule(path)
         owner = module._parameters if key in module._parameters else module._buffers
-        gradient = None if grad is None else slot.view(grad).data_ptr()
-        return slot, owner, key, slot.view(vector).data_ptr(), gradient
+        return name, owner, key, tensor.data_ptr(), None if grad is None else grad.data_ptr()
 
     @staticmethod
     def _names_of(named: Callable[..., Iterable], slots: list[Slot]) -> dict[str, Slot]:
@@ -227,15 +227,15 @@ class FlatModel:
         self.model.load_state_dict(state_dict)
 
     def check_views(self) -> None:
-        """Raise if a parameter, gradient or float buffer no longer lives in the vectors."""
-        for slot, owner, key, address, gradient in self._homes:
+        """Raise TensorMoved if a parameter, gradient or buffer is not where it was laid out."""
+        for name, owner, key, address, gradient in self._homes:
             tensor = owner.get(key)
             there = tensor is not None and tensor.data_ptr() == address
             if there and gradient is not None:
                 there = tensor.grad is not None and tensor.grad.data_ptr() == gradient
             if not there:
-                raise RuntimeError(
-                    f"{slot.name} was moved out of the flat vector: something replaced the tensor, "
-                    "parameter.data or parameter.grad (for example model.to(...) or "
-                    "zero_grad(set_to_none=True))"
+                raise TensorMoved(
+                    f"model: {name} was moved out of the flat vector: something replaced it, its "
+                    "data or its grad (model.to(...), zero_grad(set_to_none=True), or in forward "
+                    "self.buffer = ...): change it in place, as self.buffer.copy_(...) does"
                 )

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fedseg.errors import DEBUG, ConfigError
+from fedseg.errors import ConfigError
 from fedseg.memory import map_tensors
 
 
@@ -44,15 +44,3 @@ def total_loss(losses: Tensor | Mapping[str, Tensor | Sequence[Tensor]]) -> Tens
             f"only {sorted(losses)}"
         )
     return total
-
-
-def explain_forward(model: nn.Module, error: Exception, owner: str = "model") -> str:
-    """A sentence for an error of a model's first forward pass, which the owner's loss makes."""
-    fix = "check the numbers of channels and classes, and in_index of its heads"
-    if type(model).__module__.startswith("mmseg."):
-        name = type(model).__name__
-        fix = f"use model=dict(type='Segmentor', network=dict(type='{name}', ...))"
-    reason = " ".join(f"{type(error).__name__}: {error}".split())
-    return (
-        f"{owner}: {type(model).__name__} fails on a batch: {reason}: {fix} ({DEBUG}=1 shows where)"
-    )

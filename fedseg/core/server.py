@@ -1,7 +1,8 @@
 """The server: the global model, what its algorithm keeps, and the running sum of the updates."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -188,6 +189,16 @@ class Server:
                 dtype = accumulation_dtype(self.w.device)
                 self.state[payload.name] = torch.zeros(shape, dtype=dtype, device=self.w.device)
                 self._broadcast.append(payload.name)
+
+    @contextmanager
+    def taking_payloads(self, updates: Aggregate, left_out: Iterable[Payload]) -> Iterator[None]:
+        """Afterwards take the means of broadcast payloads that nothing has changed meanwhile."""
+        names = set(self._broadcast).difference(payload.name for payload in left_out)
+        before = {name: (self.state[name], self.state[name]._version) for name in names}
+        yield
+        for name, (old, version) in before.items():
+            if self.state[name] is old and old._version == version:
+                self.take_payload(name, updates)
 
     def take_payload(self, name: str, updates: Aggregate) -> None:
         """Take the mean of a payload as its new state; rows that nobody sent stay as they are."""

@@ -236,17 +236,16 @@ class FederatedTrainLoop(BaseLoop):
     def _step(self, updates: Aggregate, record: RoundRecord) -> None:
         run, server = self.runner, self.runner.server
         with record.timed("aggregate"):
-            run.call_hook("after_aggregate", updates=updates)
-            run.algorithm.step(server, updates)
+            with server.taking_payloads(updates, run.trainer.local_loss.payloads):
+                run.call_hook("after_aggregate", updates=updates)
+                run.algorithm.step(server, updates)
             if server.exchange < run.algorithm.exchanges - 1:
                 return
             run.trainer.local_loss.step(server, updates)
             server.take_buffers(updates)
             record.line["norm_delta"] = float(updates.mean("delta").norm())
-        why = (
-            f"after the server step of {type(run.algorithm).__name__}. Lower the learning rates or "
-        )
-        self._length = self._check_model(self.norm_w, f"{why}set optim_wrapper.clip_grad")
+        why = f"after the server step of {type(run.algorithm).__name__}. Lower the learning rates "
+        self._length = self._check_model(self.norm_w, f"{why}or set optim_wrapper.clip_grad")
         record.line["norm_w"] = self._length
         for name, value in run.algorithm.diagnostics(server).items():
             record.line.setdefault(name, value)  # the round's own metrics keep their names

@@ -15,11 +15,11 @@ from fedseg.core.algorithm import Algorithm
 from fedseg.core.client import Client, LocalOptimizer
 from fedseg.core.client_data import ClientData, Job
 from fedseg.core.flat import FlatModel
-from fedseg.core.forward import explain_forward, prepare_batch
+from fedseg.core.forward import prepare_batch
 from fedseg.core.local_loss import LocalLoss
 from fedseg.core.messages import ClientResult, Message, Task, Update
 from fedseg.core.seeds import seed_for, seed_model
-from fedseg.errors import ConfigError
+from fedseg.errors import ConfigError, explain_forward
 from fedseg.registry import MISTAKES
 
 

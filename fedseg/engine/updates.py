@@ -66,7 +66,8 @@ def validate_update(
     payloads = {n: p[0] if isinstance(p, tuple) else p for n, p in result.update.payloads.items()}
     sent = {**result.update.vectors, "buffers": result.buffers, **payloads}
     place = torch.strided, message.w.device
-    states = {f"state {n}": t for n, t in result.state.items() if t.shape == message.w.shape}
+    like = [n for n, t in result.state.items() if t.shape == message.w.shape]
+    states = {f"state {n}": t for n in like if (t := result.state[n]).is_floating_point()}
     for name, vector in {**sent, **states}.items():
         like = message.buffers if name == "buffers" else message.w
         shape = result.declared[name].shape if name in payloads else None
@@ -108,6 +109,6 @@ def _check_payload(result: ClientResult, name: str, value: Any) -> str | None:
         return f"{name} has weights of shape {tuple(weights.shape)}, expected {tuple(shape)}"
     if not bool(((weights >= 0) & (weights <= HEAVIEST)).all()):
         return f"{name} has a weight that is negative or not finite"
-    absent = (weights == 0).view(-1, *[1] * (rows.dim() - 1))
+    absent = (weights == 0).view(shape + (1,) * (rows.dim() - len(shape)))
     result.update.payloads[name] = rows.masked_fill(absent, 0), weights
     return None

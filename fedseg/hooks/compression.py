@@ -46,8 +46,8 @@ class Compression(FederatedHook):
     seed = 0
 
     def bind(self, flat: FlatModel) -> None:
-        personal = flat.personal
-        self.spans = [s.span for s in flat.slots if personal is None or not personal[s.span].any()]
+        mask = torch.zeros_like(flat.w) if flat.personal is None else flat.personal
+        self.spans = [s.span for s in flat.slots if s.numel and not mask[s.span].any()]
         self.size = sum(span.stop - span.start for span in self.spans)
 
     def compress(self, vector: Tensor, client: Client) -> tuple[Tensor, int]:

@@ -34,6 +34,7 @@ from mmengine.optim.scheduler.param_scheduler import (
 from mmengine.registry import init_default_scope
 from mmengine.runner import set_random_seed
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from fedseg.batchnorm import batchnorm_layers, frozen_running_statistics
 from fedseg.checks import shown
@@ -199,6 +200,12 @@ def build_model(cfg: Config) -> nn.Module:
     with _offline("model"):
         options = {k: v for k, v in cfg.model.items() if k not in PLACES["model"].keys}
         model = build(MODELS, options, "model", base=nn.Module)
+    for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
+        if is_lazy(tensor) or tensor.is_complex():
+            kind, fix = "complex", "two real parts (torch.view_as_real)"
+            if is_lazy(tensor):
+                kind, fix = "lazy", "its size (nn.Linear in place of nn.LazyLinear)"
+            raise ConfigError(f"model: {name} is {kind}, which no run can send: give it {fix}")
     return model.to(getattr(torch, cfg.get("dtype", "float32")))
 
 

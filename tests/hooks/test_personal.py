@@ -18,6 +18,7 @@ LR, STEPS = 0.1, 5
 PLAN = ("ab", "bcd", "ad", "b")
 SHARED = np.array([True, True, False])  # of the three numbers; the last one is the head
 MOMENTUM = {"optim_wrapper": {"optimizer": {"type": "SGD", "lr": LR, "momentum": 0.5}}}
+CLIPPED = {"optim_wrapper": {"type": "SAMOptimWrapper", "rho": 0.3, "clip_grad": {"max_norm": 0.7}}}
 
 
 @MODELS.register_module()
@@ -128,8 +129,10 @@ def test_scaffolds_correction_acts_on_the_shared_part(tmp_path):
 
 
 @pytest.mark.parametrize("share", [0.0, 0.4, 1.0])
-@pytest.mark.parametrize("momentum", [0.0, 0.5])
-def test_fedrep_trains_one_part_after_the_other(tmp_path, share, momentum):
+@pytest.mark.parametrize("local", [{}, MOMENTUM, CLIPPED])
+def test_fedrep_trains_one_part_after_the_other(tmp_path, share, local):
+    """SAM's perturbation and the norm to clip by are those of the part that is trained."""
+
     def train(client, w):
         for part, steps in (
             (~SHARED, round(share * STEPS)),
@@ -137,12 +140,15 @@ def test_fedrep_trains_one_part_after_the_other(tmp_path, share, momentum):
         ):
             velocity = np.zeros(3)
             for _ in range(steps):
-                velocity = momentum * velocity + gradient(client, w) * part
+                g = gradient(client, w) * part
+                if local is CLIPPED:
+                    g = gradient(client, w + 0.3 * g / np.linalg.norm(g)) * part
+                    g = g * min(1, 0.7 / (np.linalg.norm(g) + 1e-6))
+                velocity = (0.5 if local is MOMENTUM else 0) * velocity + g
                 w = w - LR * velocity
         return w
 
-    changes = MOMENTUM if momentum else {}
-    config = run(tmp_path, {"type": "FedRep", "personal_share": share}, **changes)
+    config = run(tmp_path, {"type": "FedRep", "personal_share": share}, **local)
     check(config, federated(train))
     if share == 0:  # FedBABU
         assert all((head[0] == START[2]) for head in heads(config).values())
@@ -230,4 +236,10 @@ def test_silobn_a_personal_head_and_a_frozen_layer_are_one_run(tmp_path):
     "patterns", ["@head", "conv2", ["conv2.*"], ["conv2.weight", "conv2.bias"]]
 )
 def test_patterns_name_tensors_and_modules(patterns):
+    net = toyseg.ToySegNet()
+    net.tied = nn.Linear(6, 6)
+    net.tied.weight = net.gate.weight  # one tensor by either name
+    tied = {"gate.weight", "tied.weight"}
+    assert part_names(net, "tied", "personal") == tied | {"tied.bias"}
+    assert part_names(net, "gate", "personal") == tied | {"gate.bias"}
     assert part_names(toyseg.ToySegNet(), patterns, "personal") == {"conv2.weight", "conv2.bias"}

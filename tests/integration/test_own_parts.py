@@ -9,6 +9,7 @@ import torch
 import toyquad
 import toyseg
 from mmengine.evaluator import BaseMetric
+from torch.nn.parameter import UninitializedBuffer
 
 from fedseg.algorithms import FedAvg
 from fedseg.core.local_loss import LocalLoss
@@ -16,7 +17,7 @@ from fedseg.core.messages import Payload, Update
 from fedseg.core.server import Aggregate
 from fedseg.errors import ConfigError, TrainingError, UserError
 from fedseg.hooks import FederatedHook
-from fedseg.registry import ALGORITHMS, HOOKS, LOCAL_LOSSES, METRICS, SAMPLERS
+from fedseg.registry import ALGORITHMS, HOOKS, LOCAL_LOSSES, METRICS, MODELS, SAMPLERS
 from fedseg.runner.sampler import ClientSampler
 
 KEPT = {  # what no checkpoint could bring back
@@ -69,6 +70,7 @@ class Own(FedAvg):
         self.sends, self.kept, self.where = sends, KEPT.get(keeps), where
 
     def finish(self, client):
+        client.state["mask"] = client.w > 0  # like w, but none of its vectors
         if self.where == "client":
             client.state["mine"] = self.kept
         if self.sends:
@@ -134,6 +136,27 @@ class OwnLoss(LocalLoss):
 
     def finish(self, client):
         return [1] if self.what == "finish" else None
+
+
+BUFFERS = {
+    "float": (lambda: torch.zeros(2), "kept was moved .*in place, as self.buffer.copy_"),
+    "integer": (lambda: torch.tensor(0), "kept was moved .*in place, as self.buffer.copy_"),
+    "complex": (lambda: torch.ones(2) * 1j, "kept is complex.*two real parts"),
+    "lazy": (UninitializedBuffer, r"kept is lazy.*nn\.Linear"),
+}
+
+
+@MODELS.register_module()
+class Assigns(toyquad.ToyQuadratic):
+    """A buffer that every pass replaces: what no client's start could reset."""
+
+    def __init__(self, what: str):
+        super().__init__()
+        self.register_buffer("kept", BUFFERS[what][0]())
+
+    def forward(self, *args, **options):
+        self.kept = self.kept + 1
+        return super().forward(*args, **options)
 
 
 @METRICS.register_module()
@@ -251,6 +274,7 @@ SLIPS = [
     loss("finish", "a dict of payloads or None"),
     *(draw(*drawn) for drawn in ([1, 1], [2, 0], [-1], [4], ["a"], [0.0], ["random"])),
     draw(told="round 1: no client takes part"),
+    *(({"model": {"type": "Assigns", "what": w}}, told) for w, (_, told) in BUFFERS.items()),
 ]
 
 

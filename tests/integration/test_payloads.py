@@ -6,11 +6,12 @@ import pytest
 import torch
 import toyseg
 
+from fedseg.algorithms import FedAvg
 from fedseg.core.local_loss import LocalLoss
-from fedseg.core.messages import Payload
+from fedseg.core.messages import Payload, Update
 from fedseg.errors import ConfigError
 from fedseg.hooks import FederatedHook
-from fedseg.registry import HOOKS, LOCAL_LOSSES
+from fedseg.registry import ALGORITHMS, HOOKS, LOCAL_LOSSES
 
 CLASSES, WIDTH, NAN = 3, 5, float("nan")
 SENT = {}  # (round, client) -> (rows, weights), of a run in this process
@@ -41,11 +42,26 @@ class ClassMeans(LocalLoss):
         return {"means": (rows, weights)}
 
 
+@ALGORITHMS.register_module()
+class Fades(FedAvg):
+    """The server has a rule of its own for what it broadcasts: half of it stays."""
+
+    payloads = (Payload("number", (), "rows", broadcast=True),)
+
+    def finish(self, client):
+        one = client.w.new_ones(())
+        return Update({"delta": client.delta()}, payloads={"number": (one, 2 * one)})
+
+    def step(self, server, updates):
+        super().step(server, updates)
+        server.state["number"].div_(2).add_(updates.mean("number"))
+
+
 @HOOKS.register_module()
 class Extremes(FederatedHook):
-    """Adds the client's norm, which the server averages uniformly and only reads."""
+    """Adds the client's norm, of which the server takes the uniform mean, as nobody else does."""
 
-    payloads = (Payload("norm", (1,), "uniform"),)
+    payloads = (Payload("norm", (1,), "uniform", broadcast=True),)
 
     def after_client(self, runner, client, update):
         update.payloads["norm"] = client.w.norm().reshape(1)
@@ -77,17 +93,19 @@ def means_by_hand(rounds):
 def test_rows_are_averaged_by_their_weights_and_charged_by_the_element(tmp_path):
     SENT.clear()
     config = settings(tmp_path)
-    run = toyseg.train(config)
+    run = toyseg.train(toyseg.merge(config, {"algorithm": {"type": "Fades"}}))
     means = run.server.state["means"].numpy()
     np.testing.assert_allclose(means, means_by_hand(6), rtol=1e-6)
     assert np.abs(means[:2]).min() > 0 and (means[2] == 0).all(), "nobody sent class 2"
     model = 4 * (run.flat.num_parameters + run.flat.num_buffers) + 8 * len(run.flat.counters)
     for line in toyseg.history(config):
         clients = len(line["participants"])
-        assert line["bytes_down"] == clients * (model + 4 * CLASSES * CLASSES)
-        assert line["bytes_up"] == clients * (model + 4 * CLASSES * (CLASSES + 1) + 4)
+        assert line["bytes_down"] == clients * (model + 4 * CLASSES * CLASSES + 4 + 4)
+        assert line["bytes_up"] == clients * (model + 4 * CLASSES * (CLASSES + 1) + 4 + 8)
     (hook,) = (hook for hook in run.hooks if isinstance(hook, Extremes))
     assert len(hook.seen) == 6 and min(hook.seen) > 0
+    assert run.server.state["norm"].item() == hook.seen[-1]
+    assert run.server.state["number"].item() == sum(0.5**i for i in range(6))
     plain = settings(tmp_path / "plain")
     alone = toyseg.train({**plain, "local_loss": None})
     assert not torch.equal(alone.server.w, run.server.w)

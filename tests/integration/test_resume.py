@@ -351,9 +351,11 @@ class SaveAndCrash(FederatedHook):
             raise RuntimeError("power cut")
 
 
-def test_what_is_saved_within_a_round_has_its_ordinary_rate(tmp_path):
-    """SWA's cycle lowers the rate for a round, from which a schedule must not go on."""
+@pytest.mark.parametrize("algorithm", ["FedAvg", "FedDGGA"])
+def test_what_is_saved_within_a_round_is_of_the_round_before(tmp_path, algorithm):
+    """SWA's cycle lowers the rate for a round, FedDG-GA has the round's shares in its middle."""
     changes = {
+        "algorithm": {"_delete_": True, "type": algorithm},
         "averaging": {"cycle": 3, "lr2": 0.001, "start": 4},
         "default_hooks": {"checkpoint": {"interval": ROUNDS}},
     }
