@@ -102,8 +102,7 @@ NO_ROOM = {
     errno.ENFILE: "close programs: the system has no more open files to give",
 }
 NO_ACCESS = {
-    errno.EACCES: "change the permissions, or write elsewhere",
-    errno.EPERM: "change the permissions, or write elsewhere",
+    **dict.fromkeys((errno.EACCES, errno.EPERM), "change the permissions, or write elsewhere"),
     errno.EISDIR: "a folder has the name of a file, move it away",
     errno.ENOTDIR: "a part of the path is a file, write elsewhere",
     errno.EEXIST: "a file is where a folder is needed, write elsewhere",
@@ -148,9 +147,7 @@ def explain_forward(model: Any, error: Exception, owner: str = "model") -> str:
     """A sentence for an error of a model's first forward pass, which the owner's loss makes."""
     fix = "check the numbers of channels and classes, and in_index of its heads"
     if type(model).__module__.startswith("mmseg."):
-        name = type(model).__name__
-        fix = f"use model=dict(type='Segmentor', network=dict(type='{name}', ...))"
+        fix = f"use model=dict(type='Segmentor', network=dict(type='{type(model).__name__}', ...))"
     reason = " ".join(f"{type(error).__name__}: {error}".split())
-    return (
-        f"{owner}: {type(model).__name__} fails on a batch: {reason}: {fix} ({DEBUG}=1 shows where)"
-    )
+    told = f"{owner}: {type(model).__name__} fails on a batch: {reason}: {fix}"
+    return f"{told} ({DEBUG}=1 shows where)"

@@ -20,7 +20,7 @@ from fedseg.algorithms.passes import at_rest, client_batches
 from fedseg.config.schema import Share
 from fedseg.core.client import Client
 from fedseg.core.messages import Message, Payload, Update
-from fedseg.core.server import Aggregate, Server, accumulation_dtype
+from fedseg.core.server import Aggregate, Server
 from fedseg.registry import ALGORITHMS
 
 OWN_LOSS = "own_loss"
@@ -53,12 +53,6 @@ class FedDGGA(FedAvg):
     def check_rounds(self, max_rounds: int) -> None:
         self.max_rounds = max_rounds
 
-    def shares(self, server: Server) -> Tensor:
-        """a [K], float64."""
-        dtype, count = accumulation_dtype(server.w.device), server.num_clients
-        equal = torch.full((count,), 1 / count, dtype=dtype, device=server.w.device)
-        return server.state.setdefault("shares", equal)
-
     def broadcast(self, server: Server) -> Message:
         if server.exchange == 0:
             return server.message(server.w)
@@ -90,7 +84,8 @@ class FedDGGA(FedAvg):
 
     def step(self, server: Server, updates: Aggregate) -> None:
         if server.exchange == 0:
-            shares, gaps = self.shares(server), updates.mean("gaps")
+            gaps = updates.mean("gaps")
+            shares = server.state.get("shares", torch.full_like(gaps, 1 / len(gaps)))
             step_size = self.step_size * (1 - (server.round - 1) / self.max_rounds)
             changed = shares + step_size * gaps / gaps.abs().max().clamp(min=1e-300)
             changed = changed.clamp(0, 1)
@@ -98,8 +93,7 @@ class FedDGGA(FedAvg):
             server.scratch["shares"] = changed / changed.sum() if changed.any() else shares
             return
         server.state["shares"] = server.scratch["shares"]
-        weight = updates.weights["shares"]
-        delta = (
-            updates.weighted_sum("delta", "shares") / weight if weight else updates.mean("delta")
-        )
+        delta = updates.mean("delta")
+        if weight := updates.weights["shares"]:
+            delta = updates.weighted_sum("delta", "shares") / weight
         self.server_optim.step(server, delta)

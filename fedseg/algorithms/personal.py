@@ -46,8 +46,10 @@ class FedRep(FedAvg):
             )
 
     def bind(self, flat: FlatModel) -> None:
-        self._shared, parameters = ~flat.personal, dict(flat.model.named_parameters())
-        self._parts = [(parameters[s.name], bool(flat.personal[s.span].all())) for s in flat.slots]
+        self._shared, own = ~flat.personal, flat.views(flat.personal)
+        self._parts = [
+            (p, bool(own[n].all())) for n, p in flat.model.named_parameters() if n in own
+        ]
 
     def begin(self, client: Client) -> None:
         self._before = client.w.clone()

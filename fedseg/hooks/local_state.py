@@ -57,13 +57,9 @@ class LocalState(FederatedHook):
             local |= self._batchnorm_names(flat)
         self.buffer_mask = torch.zeros_like(flat.buffers, dtype=torch.bool)
         self.parameter_mask = torch.zeros_like(flat.w, dtype=torch.bool)
-        for mask, slots in (
-            (self.buffer_mask, flat.buffer_slots),
-            (self.parameter_mask, flat.slots),
-        ):
-            for slot in slots:
-                if slot.name in local:
-                    mask[slot.span] = True
+        masked = [(self.buffer_mask, s) for s in flat.buffer_slots]
+        for mask, slot in masked + [(self.parameter_mask, s) for s in flat.slots]:
+            mask[slot.span] = slot.name in local
         self.counter_names = [name for name in flat.counters if name in local]
         kinds = ("running_mean", "running_var")
         self.layers = [
@@ -157,11 +153,10 @@ class LocalState(FederatedHook):
         states = [(n, s) for n, s in states if BUFFERS in s]
         if not states:
             return None
-        w, pooled = w.clone(), buffers.clone()
+        w, pooled, total = w.clone(), buffers.clone(), sum(n for n, _ in states)
         if len(states) == 1:
             pooled[self.buffer_mask] = states[0][1][BUFFERS].to(buffers)
         else:
-            total = sum(n for n, _ in states)
             mean = torch.zeros_like(buffers, dtype=torch.float64)
             square = torch.zeros_like(mean)
             for samples, state in states:
@@ -174,7 +169,6 @@ class LocalState(FederatedHook):
                 m = self._slots[f"{layer}.running_mean"].span
                 v = self._slots[f"{layer}.running_var"].span
                 pooled[v] = (mean[v] + square[m] - mean[m] ** 2).to(buffers.dtype)
-        total = sum(n for n, _ in states)
         if self.own_model and own_model:
             w = sum(s[self.own_model].to(w).double() * (n / total) for n, s in states).to(w)
         elif self.has_parameters:

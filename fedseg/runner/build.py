@@ -22,15 +22,7 @@ from mmengine.config import Config
 from mmengine.device import get_device
 from mmengine.hooks import Hook
 from mmengine.model import revert_sync_batchnorm
-from mmengine.optim.scheduler.param_scheduler import (
-    ConstantParamScheduler,
-    ExponentialParamScheduler,
-    LinearParamScheduler,
-    MultiStepParamScheduler,
-    PolyParamScheduler,
-    ReduceOnPlateauParamScheduler,
-    StepParamScheduler,
-)
+from mmengine.optim.scheduler import param_scheduler as kinds
 from mmengine.registry import init_default_scope
 from mmengine.runner import set_random_seed
 from torch import nn
@@ -87,9 +79,9 @@ from fedseg.runner.config import check_config, complete_config, import_modules, 
 
 # schedules that reach their last value one round before their end: without an ``end`` of its own
 # that is the round after the run, and the last round still has a learning rate
-ENDING = (ConstantParamScheduler, LinearParamScheduler, PolyParamScheduler)
+ENDING = kinds.ConstantParamScheduler, kinds.LinearParamScheduler, kinds.PolyParamScheduler
 # schedules without a last value: how long the run is means nothing to them
-ENDLESS = (ExponentialParamScheduler, MultiStepParamScheduler, StepParamScheduler)
+ENDLESS = kinds.ExponentialParamScheduler, kinds.MultiStepParamScheduler, kinds.StepParamScheduler
 
 # hooks with a registry of their own, which draw by the run's seed
 REGISTRIES = {"compression": COMPRESSIONS, "privacy": PRIVACIES}
@@ -183,7 +175,7 @@ def build_schedulers(cfg: Config, local: OptimWrapper) -> list[Any]:
                 "round, not by step, or it would decay from client to client"
             )
         kind = find_class(PARAM_SCHEDULERS, config, field)
-        if issubclass(kind, ReduceOnPlateauParamScheduler):
+        if issubclass(kind, kinds.ReduceOnPlateauParamScheduler):
             raise ConfigError(
                 f"{field}.type: a round's rate must not depend on evaluations, which not every "
                 "round has; use a schedule of rounds such as MultiStepLR"
@@ -201,11 +193,10 @@ def build_model(cfg: Config) -> nn.Module:
         options = {k: v for k, v in cfg.model.items() if k not in PLACES["model"].keys}
         model = build(MODELS, options, "model", base=nn.Module)
     for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
-        if is_lazy(tensor) or tensor.is_complex():
-            kind, fix = "complex", "two real parts (torch.view_as_real)"
-            if is_lazy(tensor):
-                kind, fix = "lazy", "its size (nn.Linear in place of nn.LazyLinear)"
-            raise ConfigError(f"model: {name} is {kind}, which no run can send: give it {fix}")
+        if is_lazy(tensor):
+            raise ConfigError(f"model: {name} is lazy: give layers their sizes, as nn.Linear has")
+        if tensor.is_complex():
+            raise ConfigError(f"model: {name} is complex: hold it as torch.view_as_real(...)")
     return model.to(getattr(torch, cfg.get("dtype", "float32")))
 
 
@@ -309,7 +300,6 @@ def assemble_trainer(
         warn: called with a message for the user.
     """
     train = cfg.train_cfg
-    hook_interval = train.get("hook_interval", 50)
     algorithm = build(ALGORITHMS, cfg.algorithm, "algorithm", base=Algorithm)
     if cfg.get("robust") is not None:
         if algorithm.aggregate is not Aggregate:
@@ -363,7 +353,7 @@ def assemble_trainer(
         amp=train.get("amp", False),
         call_hook=call_hook,
         check=check,
-        hook_interval=hook_interval,
+        hook_interval=train.get("hook_interval", 50),
     )
 
 
@@ -389,14 +379,13 @@ def declare_payloads(parts: Iterable[Any], data: ClientData, flat: FlatModel) ->
                     "give it another name"
                 )
             owners[payload.name] = kind
-            shape = payload.shape
-            if shape is not None:
-                if "classes" in shape and not classes:
-                    raise ConfigError(
-                        f"{kind}: {payload.name!r} is by class, but the data set has no classes"
-                    )
-                shape = tuple(sizes.get(size, size) for size in shape)
-            payloads.append(replace(payload, shape=shape))
+            if "classes" in (payload.shape or ()) and not classes:
+                raise ConfigError(
+                    f"{kind}: {payload.name!r} is by class, but the data set has no classes"
+                )
+            if payload.shape is not None:
+                payload = replace(payload, shape=tuple(sizes.get(s, s) for s in payload.shape))
+            payloads.append(payload)
     return payloads
 
 
@@ -436,8 +425,7 @@ def build_client_data(
     single = data.single_sample() if rehearses else None
     if single is not None and not _trains_on(flat, next(iter(data.sample_batches([[single]])))):
         data.leave_out_single()
-    dropped = data.dropped()
-    if dropped:
+    if dropped := data.dropped():
         warn(
             f"{len(dropped)} clients (the first: {dropped[0]!r}) leave a last batch of one "
             "sample out of every local epoch, which BatchNorm cannot train on"

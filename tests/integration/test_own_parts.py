@@ -141,7 +141,7 @@ class OwnLoss(LocalLoss):
 BUFFERS = {
     "float": (lambda: torch.zeros(2), "kept was moved .*in place, as self.buffer.copy_"),
     "integer": (lambda: torch.tensor(0), "kept was moved .*in place, as self.buffer.copy_"),
-    "complex": (lambda: torch.ones(2) * 1j, "kept is complex.*two real parts"),
+    "complex": (lambda: torch.ones(2) * 1j, "kept is complex.*view_as_real"),
     "lazy": (UninitializedBuffer, r"kept is lazy.*nn\.Linear"),
 }
 

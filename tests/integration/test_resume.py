@@ -176,27 +176,13 @@ def test_a_checkpoint_with_something_wrong_is_skipped(run):
     path = checkpoint_path(Path(run["work_dir"]) / "checkpoints", ROUNDS)
     payload = load_checkpoint(path)
     weight, vector = next(iter(payload["state_dict"])), next(iter(payload["server"]["state"]))
-    parts = (
-        "state_dict",
-        "loop",
-        "server",
-        "hooks",
-        "schedulers",
-        "optim_wrapper",
-        "stores",
-        "run",
-    )
-    paths = [(part,) for part in (*parts, "meta")]
-    paths += [
-        ("meta", "identity"),
-        ("state_dict", weight),
-        ("server", "state"),
-        ("loop", "pending"),
-    ]
     runner = toyseg.runner(run, resume=True)
     runner.build_federation()
     runner.call_hook("register_stores")
     run_state.restore(runner, path, payload)
+    parts = ("state_dict", "meta", *run_state.stateful_parts(runner))
+    paths = [*((part,) for part in parts if part != "history"), ("state_dict", weight)]
+    paths += [("meta", "identity"), ("server", "state"), ("loop", "pending")]
     wrong = [changed(payload, *keys, to=to) for keys in paths for to in (None, "x")]
     half = payload["state_dict"][weight].half()
     average = payload["hooks"]["SWA:0"]["w"]
@@ -245,8 +231,7 @@ LATE_WIMA = {"type": "WIMA", "window": 2, "start": BEFORE + 1}
 
 
 @pytest.mark.parametrize(
-    ("before", "after"),
-    [(None, LATE_SWA), (LATE_SWA, None), (None, LATE_WIMA), (LATE_WIMA, None)],
+    ("before", "after"), [(None, LATE_SWA), (LATE_SWA, None), (None, LATE_WIMA), (LATE_WIMA, None)]
 )
 def test_until_an_average_starts_a_run_with_it_is_one_without(tmp_path, before, after):
     first = {**settings(tmp_path / "first"), "averaging": before}
@@ -303,11 +288,8 @@ def test_a_schedule_that_more_rounds_would_change(tmp_path):
         toyseg.train(longer, resume=True)
     longer["param_scheduler"][0]["end"] = 7
     toyseg.train(longer, resume=True)
-    assert [record["lr"] for record in toyseg.history(longer)][5:] == [
-        pytest.approx(0.0199, rel=1e-2),
-        0,
-        0,
-    ]
+    lrs = [record["lr"] for record in toyseg.history(longer)]
+    assert lrs[5:] == [pytest.approx(0.0199, rel=1e-2), 0, 0]
     assert toyseg.logs(longer).count("from round 7 on the learning rate is 0") == 1
 
 
@@ -434,19 +416,14 @@ def test_what_decides_a_runs_figures_stays(tmp_path, before, changes, what):
         toyseg.train(longer, resume=True)
 
 
-def test_further_metrics_may_come(run):
+def test_further_metrics_and_test_sets_may_come(run):
     metrics = [run["val_evaluator"], {"type": "IoUMetric", "prefix": "iou", "num_classes": 3}]
-    more = toyseg.merge(run, {"train_cfg": {"max_rounds": 8}})
-    toyseg.train({**more, "val_evaluator": metrics}, resume=True)
-    assert "seen/iou/mIoU" in toyseg.history(run)[7]["metrics"]
-
-
-def test_further_test_sets_may_come(run):
     own = {**run["val_dataloader"]["seen"], "batch_size": 2}
     sets = {"seen": own, "more": copy.deepcopy(own)}  # of other batches: the same figures
-    toyseg.train(
-        toyseg.merge(run, {"train_cfg": {"max_rounds": 8}, "val_dataloader": sets}), resume=True
-    )
+    for rounds, change in ((8, {"val_evaluator": metrics}), (10, {"val_dataloader": sets})):
+        run = toyseg.merge(run, {"train_cfg": {"max_rounds": rounds}, **change})
+        toyseg.train(run, resume=True)
+    assert "seen/iou/mIoU" in toyseg.history(run)[7]["metrics"]
     last = toyseg.history(run)[-1]["metrics"]
     assert last["more/accuracy"] == last["seen/accuracy"]
 
