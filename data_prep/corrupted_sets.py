@@ -32,7 +32,7 @@ from fedseg.datasets.corrupted import (
     read_record,
 )
 from fedseg.errors import DataError
-from fedseg.files import atomic_writer, remove_temporaries, sha256, write_text
+from fedseg.files import atomic_writer, make_folder, remove_temporaries, sha256, write_text
 from fedseg.units import format_bytes
 
 from .corruption_parts import SIZE
@@ -96,7 +96,7 @@ def make_corrupted(root: Path, options: CorruptionOptions) -> CorruptedFiles:
     by_class = np.argsort(test.labels, kind="stable")
     indices = np.sort(by_class[np.arange(limit) * count // limit])
     place = root / options.folder
-    place.mkdir(parents=True, exist_ok=True)
+    make_folder(place)
     remove_temporaries(place)
     files = CorruptedFiles(place, len(indices))
     record = {

@@ -158,9 +158,9 @@ def parser(description: str, epilog: str) -> argparse.ArgumentParser:
 
 
 def folder(text: str) -> Path:
-    """The type of an option that names a folder: ``Path("")`` would be the current one."""
+    """The type of an option that names a folder or file: ``Path("")`` is the current folder."""
     if not text.strip():
-        raise argparse.ArgumentTypeError("must name a folder, not be empty")
+        raise argparse.ArgumentTypeError("must not be empty")
     return Path(text)
 
 

@@ -17,7 +17,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import IO, Any
 
-from fedseg.errors import DataError
+from fedseg.errors import DataError, ResourceError
 from fedseg.units import format_bytes
 
 LARGEST = 2**29  # bytes of a file that is read whole
@@ -26,6 +26,14 @@ TEMPORARY = ".tmp"  # suffix of a file that is still being written
 # where a cell may begin, and what then makes a formula of it
 FORMULA = re.compile(r"(^|[;\t\r\n])([\s\"']*[=+\-@\uff1d\uff0b\uff0d\uff20])|^(?=[\t\r])")
 NO_WAIT = getattr(os, "O_NONBLOCK", 0)  # a pipe would wait for its other end
+
+
+def make_folder(folder: str | Path) -> None:
+    """Make a folder; ResourceError below one that only the system can fill, such as /proc."""
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    except FileNotFoundError as error:
+        raise ResourceError(f"{folder}: cannot create the folder: write elsewhere") from error
 
 
 @contextmanager
@@ -41,7 +49,7 @@ def atomic_writer(path: str | Path, mode: str = "w", sync: bool = False) -> Iter
         sync: wait until content and rename are on the disk, so that a power loss spares them.
     """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     if path.exists() and not path.is_symlink():
         _check_writable(path.stat(), path)
     temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}{TEMPORARY}")
@@ -56,6 +64,8 @@ def atomic_writer(path: str | Path, mode: str = "w", sync: bool = False) -> Iter
     except BaseException as error:
         temporary.unlink(missing_ok=True)
         ours = isinstance(error, OSError) and error.filename in (None, temporary, str(temporary))
+        if ours and error.errno == errno.ENOENT and path.parent.is_dir():
+            raise ResourceError(f"{path}: cannot be created there: write elsewhere") from error
         if ours and error.errno is not None:
             error.filename = str(path)  # a write does not say where
         raise

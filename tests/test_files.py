@@ -5,7 +5,7 @@ import os
 import pytest
 
 from fedseg import files
-from fedseg.errors import DataError
+from fedseg.errors import DataError, ResourceError
 from fedseg.files import (
     atomic_writer,
     csv_cell,
@@ -76,6 +76,9 @@ def test_an_error_that_says_why_says_where(tmp_path):
         with pytest.raises(OSError, match=given[-1]) as error, atomic_writer(path):
             raise OSError(*given)
         assert error.value.filename == shown
+    for place in ("/proc/none/a", "/proc/none"):  # where only the system makes files
+        with pytest.raises(ResourceError, match=r"^/proc/none: .*: write elsewhere$"):
+            write_text(place, "")
 
 
 def test_sha256_of_a_known_text(tmp_path):

@@ -26,7 +26,7 @@ def main() -> None:
     ):
         text = f"{text} (default: %(default)s)"
         parser.add_argument(name, type=cli.positive, default=number, metavar="N", help=text)
-    style = {"type": Path, "default": Path("browse.html"), "metavar": "FILE"}
+    style = {"type": cli.folder, "default": Path("browse.html"), "metavar": "FILE"}
     parser.add_argument("--out", **style, help="default: %(default)s")
     cli.add_cfg_options(parser, "override config fields")
     arguments = vars(parser.parse_args())

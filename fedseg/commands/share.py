@@ -1,7 +1,5 @@
 """Share: fedseg share RUN --out FILE.zip (see --help)."""
 
-from pathlib import Path
-
 from fedseg import cli
 
 DETAILS = """\
@@ -17,7 +15,7 @@ examples:
 def main() -> None:
     parser = cli.parser("Pack a finished run into an archive.", DETAILS)
     parser.add_argument("run", type=cli.run_path, metavar="RUN", help="work dir of a run")
-    parser.add_argument("--out", type=Path, required=True, metavar="FILE.zip")
+    parser.add_argument("--out", type=cli.folder, required=True, metavar="FILE.zip")
     text = "license id (default: %(default)s)"
     parser.add_argument("--license", default="other", metavar="ID", help=text)
     text = "also upload to this repository of the Hugging Face hub (needs huggingface_hub and "

@@ -363,6 +363,7 @@ WORDS = {  # of pydantic's mistakes
     "list_type": "a list",
     "model_type": "a dict",
     "path_type": "a path",
+    "string_too_long": "shorter",
     "string_type": "a string",
     "tuple_type": "a list",
 }

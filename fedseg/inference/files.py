@@ -13,7 +13,7 @@ from torchvision.datasets.folder import IMG_EXTENSIONS
 
 from fedseg.datasets.photos import SUFFIXES
 from fedseg.errors import DataError
-from fedseg.files import atomic_writer, write_text
+from fedseg.files import atomic_writer, make_folder, write_text
 from fedseg.inference.predictor import Predictor, pixels_of
 from fedseg.report.pictures import OPACITY, Classes
 from fedseg.runs.tables import csv_text
@@ -221,7 +221,7 @@ class _Video:
         """Add a frame; H.264 and its like take even sizes only."""
         picture = picture[: len(picture) // 2 * 2, : picture.shape[1] // 2 * 2]
         if self._writer is None:
-            self.out.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(self.out.parent)
             code, rate = cv2.VideoWriter.fourcc(*"mp4v"), self._reader.get(cv2.CAP_PROP_FPS)
             size = picture.shape[1::-1]
             self._writer = cv2.VideoWriter(str(self.out), code, rate or 25, size)

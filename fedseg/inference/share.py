@@ -44,6 +44,8 @@ def share(run: Path, out: Path, license: str = "other", upload: str | None = Non
     files = read_run(run)
     if files.results is None:
         raise DataError(f"{run}: the run is not finished: fedseg train --resume continues it")
+    if not files.history:
+        raise DataError(f"{run / HISTORY}: is missing: restore it, an archive has every round")
     round_, checkpoint = newest_checkpoint(run)
     payload = load_checkpoint(checkpoint)
     with TemporaryDirectory() as place, TemporaryDirectory() as other:
@@ -64,7 +66,7 @@ def share(run: Path, out: Path, license: str = "other", upload: str | None = Non
                 entry.compress_type = zipfile.ZIP_DEFLATED
                 with archive.open(entry, "w", force_zip64=True) as target:
                     target.write((folder / name).read_bytes())
-        with opened(packed):  # nobody could take what is refused here
+        with opened(packed, run):  # nobody could take what is refused here
             pass
         with atomic_writer(out, "wb") as file, open(packed, "rb") as source:
             shutil.copyfileobj(source, file)
@@ -128,8 +130,10 @@ def _cell(text: Any) -> str:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[tuple[Path, RunFiles, int]]:
+def opened(path: Path, named: Path | None = None) -> Iterator[tuple[Path, RunFiles, int]]:
     """An archive from anybody, checked, in a folder of its own, its run, and its round.
+
+    ``named``: what messages name instead of the archive.
 
     Raises:
         DataError: it is damaged; has other files than :func:`share` writes, links, or more bytes
@@ -168,7 +172,7 @@ def opened(path: Path) -> Iterator[tuple[Path, RunFiles, int]]:
                 raise DataError(f"{CARD}: is not the card of this run: share it again")
         except DataError as error:
             text = str(error).replace(f"{folder}/", "")
-            raise DataError(f"{path}: {text}") from error
+            raise DataError(f"{named or path}: {text}") from error
         yield folder, run, round_
 
 

@@ -104,11 +104,8 @@ def read_sides(paths: Iterable[str | Path]) -> list[Side]:
 def _read_runs(path: Path) -> tuple[RunFiles, ...]:
     if not path.exists():
         raise DataError(f"{path}: does not exist: name a run's work dir or its {FILE_NAME}")
-    if path.is_file() or is_run(path):
-        return (read_run(path),)
-    runs = [read_run(folder) for folder in sorted(path.iterdir()) if is_run(folder)]
-    if not runs:
-        raise DataError(f"{path}: has no run, neither {FILE_NAME} nor {HISTORY}")
+    inside = sorted(path.iterdir()) if path.is_dir() and not is_run(path) else ()
+    runs = [read_run(folder) for folder in filter(is_run, inside)] or [read_run(path)]
     alone = "name the runs one by one"
     for run in runs:
         if run.results is None and len(runs) > 1:

@@ -18,7 +18,7 @@ from fedseg.core.flat import FlatModel
 from fedseg.core.server import Server
 from fedseg.engine.executor import Executor
 from fedseg.evaluation.domains import statistics_batches, statistics_of
-from fedseg.files import remove_temporaries
+from fedseg.files import make_folder, remove_temporaries
 from fedseg.hooks.averaging import ModelAverage
 from fedseg.hooks.local_state import LocalState
 from fedseg.hooks.trackers import build_trackers, build_visualizer
@@ -46,7 +46,6 @@ from fedseg.runner.state_store import StateStore
 from fedseg.runner.work_dir import (
     explain_how_to_resume,
     lock_work_dir,
-    make_work_dir,
     mark_resumed,
     set_aside_later,
     start_anew,
@@ -89,7 +88,7 @@ class FederatedRunner(Runner):
         name = cfg.get("experiment_name") or Path(cfg.filename or "run").stem
         # two runs of one process in one second must not share MMEngine's global instances
         cfg["experiment_name"] = f"{name}_{uuid.uuid4().hex[:8]}"
-        make_work_dir(cfg.work_dir)
+        make_folder(cfg.work_dir)
         return super().from_cfg(cfg)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from fedseg.checks import shown
 from fedseg.errors import ConfigError, DataError, Mistakes, UserError
-from fedseg.files import open_to_append, read_json
+from fedseg.files import make_folder, open_to_append, read_json
 from fedseg.runner.config import LONGEST_NAME
 from fedseg.runner.experiment import check, load_config, unfinished
 
@@ -186,7 +186,7 @@ def _refusal(job: Job) -> str:
 
 
 def _start(job: Job) -> subprocess.Popen:
-    job.work_dir.mkdir(parents=True, exist_ok=True)
+    make_folder(job.work_dir)
     with open_to_append(job.work_dir / OUTPUT) as file:  # of a run under way elsewhere, too
         return subprocess.Popen(
             job.command,

@@ -81,7 +81,6 @@ def evaluate_checkpoint(
 
 def write_test_results(results: dict[str, Any], folder: Path) -> list[Path]:
     """Write ``test_results.json`` and, where classes have an IoU, ``iou_by_class.csv``."""
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / "test_results.json"
     write_text(path, json.dumps(results, indent=2) + "\n")
     columns = [d for d, entry in results["domains"].items() if entry.get("IoU")]

@@ -27,7 +27,7 @@ from fedseg.errors import (
     TrainingError,
     resource_error,
 )
-from fedseg.files import own_path, read_bytes, remove_temporaries, write_text
+from fedseg.files import make_folder, own_path, read_bytes, remove_temporaries, write_text
 from fedseg.runner.checkpoint import checkpoints, good_checkpoint_message
 from fedseg.runs.config import CONFIG_FILE, config_json, config_text
 from fedseg.runs.history import History
@@ -52,16 +52,6 @@ LOCK = ".fedseg.lock"
 PREVIOUS = "previous"
 
 
-def make_work_dir(work_dir: str | Path) -> None:
-    """Make the folder; ResourceError below one that only the system can fill, such as /proc."""
-    try:
-        Path(work_dir).mkdir(parents=True, exist_ok=True)
-    except FileNotFoundError as error:
-        raise ResourceError(
-            f"{work_dir}: cannot create the folder: use another work_dir"
-        ) from error
-
-
 @contextmanager
 def lock_work_dir(work_dir: str | Path) -> Iterator[Callable[[], None]]:
     """Keep every other process out of a work dir, and links from leading writers out of it.
@@ -74,7 +64,7 @@ def lock_work_dir(work_dir: str | Path) -> Iterator[Callable[[], None]]:
         ConfigError: another process writes there, or a link is where a run writes.
     """
     work_dir = Path(work_dir)
-    make_work_dir(work_dir)
+    make_folder(work_dir)
     for name in (*OUTPUTS, *MEASURED, PREVIOUS):
         own_path(work_dir, name)
     lock = FileLock(work_dir / LOCK, timeout=0)

@@ -156,6 +156,8 @@ def read_run(path: str | Path, strict: bool = True) -> RunFiles:
     results = read_results(file, strict) if os.path.lexists(file) else None
     if file.name != FILE_NAME:  # what lies beside it may be of another run
         return RunFiles(folder, results, [])
+    if not is_run(folder):
+        raise DataError(f"{path}: has no run, neither {FILE_NAME} nor {HISTORY}: name its work dir")
     history = read_history(folder / HISTORY, finished=results is not None)
     if results is None and not history:
         raise DataError(f"{folder / HISTORY}: has no round yet")

@@ -102,7 +102,7 @@ class ResultsFile(HistoryFacts):
     """``results.json`` without what hooks add."""
 
     schema_version: int = Field(description="version of the file, 5")
-    name: str = Field(description="of the experiment")
+    name: str = Field(description="of the experiment", max_length=1000)
     seed: Annotated[int, Interval(ge=-(2**63), lt=2**63)] = Field(description="of the run")
     config_sha256: str = Field(description="checksum of the config")
     experiment_sha256: str = Field(description="the same for all seeds of an experiment")

@@ -50,9 +50,18 @@ def test_an_unpacked_archive_is_the_run(archive, small_run, tmp_path):
     from huggingface_hub import ModelCard
 
     assert ModelCard(card).data.library_name == "fedseg"
-    (out / "config.json").write_bytes((out / "config.json").read_bytes() + b"\n")
+    config, results = (out / name for name in ("config.json", "results.json"))
+    config.write_text(config.read_text() + "\n")
     with pytest.warns(UserWarning, match=r"run/config\.json: was changed"):
         read_recorded(out)
+    config.write_text(config.read_text()[:-1])
+    results.write_text(results.read_text().replace('"seed": 0', '"seed": 1'))
+    with pytest.raises(DataError, match=f"^{out}: results.json: was changed"):
+        fedseg.share(out, tmp_path / "other.zip")
+    (out / "history.jsonl").unlink()
+    for folder, fault in ((out, "/history.jsonl: is missing"), (tmp_path, ": has no run")):
+        with pytest.raises(DataError, match=f"^{folder}{fault}"):
+            fedseg.share(folder, tmp_path / "other.zip")
 
 
 @pytest.mark.parametrize("metric", ["mDice", "mBIoU"])

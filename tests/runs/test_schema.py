@@ -193,6 +193,7 @@ def test_missing_fields_are_named(content, refused):
         ("seed", True, "seed: must be a whole number, not True"),
         ("amp", 1, "amp: must be True or False, not 1"),
         ("name", None, "name: must be a string, not None"),
+        ("name", "x" * 1001, "name: must be shorter, not 'xxx"),
         ("final", [1, 2], "final: must be a dict, not [1, 2]"),
         ("last_rounds__mean", {"seen/mIoU": None}, "last_rounds.mean.seen/mIoU: must be a finite"),
         ("data__train__generated", "fog", "data.train.generated: must be a list, not 'fog'"),
