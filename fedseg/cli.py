@@ -84,6 +84,10 @@ def run(main: Callable[[], int | None]) -> NoReturn:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         code = Interrupted.exit_code
+    except SystemExit as end:
+        if not isinstance(end.__context__, BrokenPipeError):  # as rich ends where nobody reads
+            raise
+        code = CLOSED
     _leave(code or 0)
 
 

@@ -26,7 +26,7 @@ def slow():
     print("thread")
 
 def main():
-    if sys.argv[1] not in ("little", "much"):
+    if sys.argv[1] not in ("little", "much", "table"):
         atexit.register(lambda: print("exit handler"))
     if sys.argv[1] == "thread":
         threading.Thread(target=slow).start()
@@ -37,6 +37,8 @@ def main():
     if sys.argv[1] == "names":
         print("Straße ±", flush=True)
         import matplotlib
+    if sys.argv[1] == "table":
+        cli.wide_console().print("line\\n" * 100_000)
     if sys.argv[1] == "much":
         for _ in range(100_000):
             print("line")
@@ -82,23 +84,18 @@ def test_repeated_options_add_up():
     assert all(values == [] for values in vars(parser.parse_args([])).values())
 
 
-@pytest.mark.parametrize(("word", "text"), [("", "endexit handler\n"), ("again", "end")])
-def test_exit_handlers_run_and_output_is_written(word, text):
-    """Unless Ctrl-C comes again, which ends them without a traceback."""
+@pytest.mark.parametrize(
+    ("word", "code", "text", "told"),
+    [
+        ("", 3, "endexit handler\n", "told"),
+        ("again", 3, "end", "told"),  # Ctrl-C
+        ("fails", 2, "exit handler\n", "error: file: is missing\n"),
+        ("thread", 3, "endthread\nexit handler\ntaken apart\n", "told"),
+    ],
+)
+def test_output_is_written_and_exit_handlers_run(word, code, text, told):
     done = run(word, stdout=subprocess.PIPE)
-    assert (done.returncode, done.stdout, done.stderr) == (3, text, "told")
-
-
-def test_a_mistake_has_its_exit_code():
-    done = run("fails", stdout=subprocess.PIPE)
-    assert done.returncode == 2 and done.stdout == "exit handler\n"
-    assert done.stderr == "error: file: is missing\n"
-
-
-def test_a_thread_that_works_is_waited_for():
-    done = run("thread", stdout=subprocess.PIPE)
-    assert done.returncode == 3
-    assert done.stdout == "endthread\nexit handler\ntaken apart\n"
+    assert (done.returncode, done.stdout, done.stderr) == (code, text, told)
 
 
 def test_neither_the_encoding_nor_the_display_of_a_user_ends_a_command():
@@ -136,7 +133,7 @@ def test_a_profile_is_written(tmp_path):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of pipes")
-@pytest.mark.parametrize("word", ["little", "much"])
+@pytest.mark.parametrize("word", ["little", "much", "table"])
 def test_a_reader_that_has_enough_is_no_error(word):
     command = [sys.executable, "-c", PROGRAM, word]
     started = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -48,5 +48,4 @@ def main() -> None:
     print_comparison(comparison)
     run = arguments.reference if arguments.reference.is_dir() else arguments.reference.parent
     beside = Path(os.path.abspath(run)).parent  # also of "."
-    for path in write_comparison(comparison, arguments.out or own_folder(beside, "compare")):
-        cli.say(path)
+    cli.say(*write_comparison(comparison, arguments.out or own_folder(beside, "compare")))

@@ -1,12 +1,13 @@
 """The command ``fedseg``: one sub-command a module, and only that one is imported."""
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 
 import fedseg
 from fedseg import cli
-from fedseg.errors import ConfigError
+from fedseg.errors import ConfigError, ResourceError
 from fedseg.names import by_case, did_you_mean
 
 COMMANDS = {
@@ -35,6 +36,10 @@ COMMANDS = {
 def main() -> int | None:
     """Run ``sys.argv``; returns the exit code."""
     words = sys.argv[1:]
+    try:
+        os.getcwd()
+    except FileNotFoundError as error:  # libraries would end the process where it is not there
+        raise ResourceError("the current folder was removed: change to another") from error
     if words[:1] == ["--version"]:
         print(f"fedseg {fedseg.__version__}")
         return 0

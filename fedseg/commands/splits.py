@@ -43,5 +43,4 @@ def main() -> None:
     views = read_views(arguments.splits, arguments.options, arguments.pixels, arguments.methods)
     pixels = {view.name: pixel_counts(view) for view in views} if arguments.pixels else None
     print_views(views)
-    for path in write_pictures(views, arguments.out, pixels):
-        cli.say(path)
+    cli.say(*write_pictures(views, arguments.out, pixels))

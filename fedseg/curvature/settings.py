@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, NamedTuple, get_type_hints
 from annotated_types import Ge, Gt
 
 from fedseg import cli
-from fedseg.config.schema import check_value, check_values
+from fedseg.config.schema import NonNegative, Positive, check_value, check_values
 from fedseg.errors import ConfigError
 
 TRAIN = "train"  # the training data of all clients
@@ -32,7 +32,6 @@ USED = {  # quantity -> the settings that it depends on, besides those of all
 }
 Kind = Literal["line", "plane", "random", "eigenvectors"]
 Count = Annotated[int, Ge(1)]
-Positive = Annotated[float, Gt(0)]
 
 
 class Model(NamedTuple):
@@ -96,7 +95,7 @@ class Settings(Options):
     clients: Annotated[Count | None, "number of clients (the first that took part), or all"] = 10
     rho: Annotated[Positive, "SAM's radius"] = 0.05
     asam_rho: Annotated[Positive, "ASAM's radius"] = 0.5
-    eta: Annotated[float, Ge(0), "ASAM's eta"] = 0.2
+    eta: Annotated[NonNegative, "ASAM's eta"] = 0.2
     ascent: Annotated[Count, "steps of gradient ascent"] = 5
 
 
@@ -137,11 +136,8 @@ class Spec(Options):
             raise ConfigError(f"--points: a landscape has at most {MOST_POINTS:,} in all")
         vars(self).update(ends=ends, points=points, metrics=self.metrics or line)
         count = len(self.source.paths)
-        if self.client is not None:
-            fits = count == 1 and not plane
-        else:
-            fits = count == 3 if plane else count > line
-        if not fits:
+        several = count == 3 if plane else count > line
+        if not (several if self.client is None else count == 1 and not plane):
             raise ConfigError(
                 "RUN|CHECKPOINT: a line takes two or more, a plane three, a surface one or more; "
                 "with --client a line or a surface takes one"

@@ -29,19 +29,18 @@ def find_images(paths: Sequence[str | Path]) -> dict[str, Path]:
     for given in map(Path, paths):
         if not given.exists():
             raise DataError(f"{given}: does not exist: name an image, a video or a folder of them")
-        kinds = (*SUFFIXES, *IMG_EXTENSIONS, *VIDEOS)
+        kinds = sorted({*SUFFIXES, *IMG_EXTENSIONS, *VIDEOS})
         there = sorted(path for path in given.rglob("[!.]*") if path.is_file())
         inside = [path for path in there if path.suffix.lower() in kinds]
-        others, accepted = len(there) - len(inside), f"accepted: {', '.join(sorted({*kinds}))}"
+        others, accepted = len(there) - len(inside), f"accepted: {', '.join(kinds)}"
         if given.is_dir() and not inside:
             raise DataError(f"{given}: has no images or videos ({accepted})")
         if others:
             text = f"{given}: skipped {others} files that are not images or videos ({accepted}); "
             text += "convert photographs in other formats, such as HEIC, to JPEG or PNG"
             warnings.warn(text)  # noqa: B028
-        for path in inside if given.is_dir() else [given]:
-            name = path.relative_to(given).with_suffix("") if given.is_dir() else path.stem
-            found.append((str(name), path))
+        names = (str(path.relative_to(given).with_suffix("")) for path in inside)
+        found += zip(names, inside, strict=True) if given.is_dir() else [(given.stem, given)]
     named, own = {}, {name for name, _ in found}
     for name, path in found:
         unique, number = name, 1

@@ -102,8 +102,6 @@ def read_sides(paths: Iterable[str | Path]) -> list[Side]:
 
 
 def _read_runs(path: Path) -> tuple[RunFiles, ...]:
-    if not path.exists():
-        raise DataError(f"{path}: does not exist: name a run's work dir or its {FILE_NAME}")
     inside = sorted(path.iterdir()) if path.is_dir() and not is_run(path) else ()
     runs = [read_run(folder) for folder in filter(is_run, inside)] or [read_run(path)]
     alone = "name the runs one by one"

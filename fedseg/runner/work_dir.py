@@ -74,7 +74,7 @@ def lock_work_dir(work_dir: str | Path) -> Iterator[Callable[[], None]]:
         holder = _read_mark(work_dir)
         raise ConfigError(
             f"work_dir: {work_dir} is in use by process {holder.get('pid', 'unknown')} on host "
-            f"{holder.get('host', 'unknown')}: wait for it, stop it, or give another --work-dir"
+            f"{holder.get('host', 'unknown')}: wait for it, stop it, or name another folder"
         ) from None
     held = _identity(work_dir / LOCK)
 

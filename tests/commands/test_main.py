@@ -11,7 +11,7 @@ from fedseg import cli
 from fedseg.commands import main as command
 from fedseg.data_prep.data_sets import DATA_SETS
 from fedseg.data_prep.description import resolve
-from fedseg.errors import ConfigError, DataError
+from fedseg.errors import ConfigError, DataError, ResourceError
 
 SLOW = ("mmengine", "numpy", "torch")
 WORDS = [[name] for name in command.COMMANDS if name != "prepare"]
@@ -94,11 +94,15 @@ def test_the_folder_of_an_experiments_only_seed_is_its_run(tmp_path):
         cli.run_path(str(tmp_path / "experiment"))
 
 
-def test_an_unknown_command_is_told_with_the_nearest(fedseg):
+def test_what_no_command_can_start_with_is_told(fedseg, tmp_path, monkeypatch):
     with pytest.raises(ConfigError, match=r"'trian'.*'train'"):
         fedseg("trian")
     with pytest.raises(ConfigError, match=r"'citiscapes'.*'cityscapes'"):
         fedseg("prepare", "citiscapes")
+    monkeypatch.chdir(tmp_path)
+    tmp_path.rmdir()
+    with pytest.raises(ResourceError, match="current folder was removed"):
+        fedseg("list")
 
 
 def test_names_are_matched_whatever_their_case(fedseg, capsys):

@@ -5,6 +5,7 @@ import pickle
 import stat
 import zipfile
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import yaml
@@ -29,9 +30,8 @@ def members(archive) -> dict[str, bytes]:
 
 def test_an_unpacked_archive_is_the_run(archive, small_run, tmp_path):
     run, out = fedseg.read_run(small_run), tmp_path / "run"
-    assert (
-        fedseg.share(run, tmp_path / "again.zip", "apache-2.0").read_bytes() == archive.read_bytes()
-    )
+    again = fedseg.share(run, tmp_path / "again.zip", "apache-2.0")
+    assert again.read_bytes() == archive.read_bytes()
     found = fedseg.verify(archive, out)
     assert {k: run.metrics[k] for k in found["metrics"]} == found["metrics"] and found["round"] == 6
     assert fedseg.read_run(out).metrics == run.metrics
@@ -74,8 +74,6 @@ def test_the_card_of_other_metrics_of_segmentation_names_the_task(small_run, met
 
 
 def test_an_upload_is_what_is_in_the_archive(small_run, archive, tmp_path, monkeypatch):
-    from pathlib import Path
-
     import huggingface_hub
 
     seen = {}

@@ -382,7 +382,7 @@ def test_wrong_arguments_are_named(refused, silo, tmp_path):
         ((silo, "--client", "nobody"), "--client"),
         ((silo, "--quantities", "trase"), "--quantities"),
         ((silo, "--quantities", "participants", "--client", "a"), "--client"),
-        ((silo, "--rho", 0), "--rho"),
+        *[((silo, "--rho", rho), "--rho") for rho in (0, 1e300)],  # a length without a square
         ((tmp_path,), str(tmp_path)),
     ]:
         assert word in refused(*arguments)
