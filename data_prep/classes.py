@@ -83,10 +83,9 @@ def read_text(path: Path) -> str:
     """The text of a file in UTF-8; DataError if it is none."""
     try:
         return read_bytes(path).decode("utf-8-sig")
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror})") from error
-    except ValueError as error:
-        raise DataError(f"{path}: cannot be read as UTF-8 text ({error}): save it so") from error
+    except (OSError, ValueError) as error:
+        how = f"({error.strerror})" if isinstance(error, OSError) else f"as UTF-8 text ({error})"
+        raise DataError(f"{path}: cannot be read {how}") from error
 
 
 def _read_lines(path: Path) -> list[Entry]:

@@ -43,10 +43,6 @@ from .split_folders import PreparedSplit, check_free, save
 
 WILD = {"**/": "((?:.+/)?)", "*": "([^/]*)", "?": "([^/])"}
 CROP, STEP = 512, 32  # largest training crop, and what its sides are multiples of
-SHOWN_IDS = (
-    "classes or ids (255 is ignored unless it is a class's color, as 'polyp 255 255 255' in "
-    "--classes says; of polygons a class background takes the pixels without a shape)"
-)
 CONFIG = Path(__file__).with_name("own_config.py.txt")
 
 
@@ -73,8 +69,8 @@ def prepare_folder(published: str | None, root: Path, options: FolderOptions) ->
     ids, seed = options.ids, options.seed
     check_value("--ids", ids, Literal[tuple(TO_CITYSCAPES)] | None)
     check_value("--domain", options.domain, Pattern | None)
-    given = {name: getattr(options, name) for name in ("domain", "test", "partition", "alpha")}
-    given = {name: value for name, value in given.items() if value is not None}
+    names = ("domain", "test", "partition", "alpha")
+    given = {n: value for n in names if (value := getattr(options, n)) is not None}
     if options.clients is not None or options.partition == "domain":  # not the layout's
         given["clients"] = options.clients
     own = {"reduce_zero_label": options.reduce_zero_label, "first_channel": options.first_channel}
@@ -123,14 +119,15 @@ def prepare_folder(published: str | None, root: Path, options: FolderOptions) ->
     left = [i for i in range(len(pairs)) if i not in tested]
     if not left:
         raise DataError(f"{root}: every image is a test image: choose fewer with --test")
-    taught: set[int] = set()
     for name, images in {"training images": left, **tests}.items():
         seen = np.flatnonzero(by_class[[*images], : len(layout.classes)].sum(axis=0))
-        told = f"the label maps of {name} show {{}} and ignored pixels: correct {SHOWN_IDS}"
+        told = (
+            f"the label maps of {name} show {{}} and ignored pixels: correct classes or ids (255 "
+        )
+        told += "is ignored unless a class has this color; pixels without a polygon are background)"
         if not len(seen):
             raise DataError(f"{root}: {told.format('no class')}")
-        taught = taught or {*seen.tolist()}
-        if new := [layout.classes[number] for number in seen if number not in taught]:
+        if new := [layout.classes[number] for number in seen if not by_class[left, number].any()]:
             print(f"  classes of {name} that no training image has: {', '.join(new)}")
         if len(seen) == 1:
             print(f"  {told.format(f'only {layout.classes[seen[0]]}')}, or every metric is 100 %")

@@ -61,8 +61,8 @@ class SegmentationDataset(Dataset):
 
     seeded: ClassVar[bool] = True
 
-    classes: ClassVar[tuple[str, ...]]
-    palette: ClassVar[list[list[int]]]
+    classes: ClassVar[tuple[str, ...]] = ()
+    palette: ClassVar[list[list[int]]] = []
     image_root: ClassVar[str] = ""
     label_root: ClassVar[str] = ""
     image_pattern: ClassVar[str]  # regular expression of an image path, with a group "domain"
@@ -132,9 +132,9 @@ class SegmentationDataset(Dataset):
     def _check_ids(self) -> None:
         """Complete ``label_ids``; ConfigError if these or colors are no ids of the classes."""
         name, first = type(self).__name__, int(self.reduce_zero_label)
-        if not len({*self.classes}) == len(self.classes) <= IGNORE - first:
+        if not 0 < len({*self.classes}) == len(self.classes) <= IGNORE - first:
             twice = [one for one, times in Counter(self.classes).items() if times > 1]
-            must = f"must be up to {IGNORE - first} names, each once"
+            must = f"must be 1 to {IGNORE - first} names, each once"
             raise ConfigError(f"{name}.classes: {must}, not {len(self.classes)}, twice: {twice}")
         if not hasattr(self, "label_ids"):
             self.label_ids = {i + first: i for i in range(len(self.classes))}

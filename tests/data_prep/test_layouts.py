@@ -18,45 +18,21 @@ from fedseg.runs.results import dataset_facts
 
 # where images and label maps of two training and two test images are, and how maps are stored
 FILES = {
-    "acdc": (
-        ["fog/train/GOPR1/a", "rain/train/GOPR2/b", "night/val/GOPR3/c", "snow/val/GOPR4/d"],
-        "rgb_anon/{}_rgb_anon.png",
-        "gt/{}_gt_labelTrainIds.png",
-        "gray",
-    ),
-    "bdd100k": (
-        ["train/0a", "train/0b", "val/0c", "val/0d"],
-        "images/10k/{}.jpg",
-        "labels/sem_seg/masks/{}.png",
-        "gray",
-    ),
-    "mapillary_a": (
-        [("training", n) for n in "ab"] + [("validation", n) for n in "cd"],
-        "{0[0]}/images/{0[1]}.jpg",
-        "{0[0]}/labels/{0[1]}.png",
-        "palette",
-    ),
-    "idd": (
-        ["train/0/1", "train/5/2", "val/7/3", "val/7/4"],
-        "leftImg8bit/{}_leftImg8bit.png",
-        "gtFine/{}_gtFine_polygons.json",
-        "polygons",
-    ),
+    "acdc": (["fog/train/GOPR1/a", "rain/train/GOPR2/b", "night/val/GOPR3/c", "snow/val/GOPR4/d"],
+             "rgb_anon/{}_rgb_anon.png", "gt/{}_gt_labelTrainIds.png", "gray"),
+    "bdd100k": (["train/0a", "train/0b", "val/0c", "val/0d"],
+                "images/10k/{}.jpg", "labels/sem_seg/masks/{}.png", "gray"),
+    "mapillary_a": ([("training", n) for n in "ab"] + [("validation", n) for n in "cd"],
+                    "{0[0]}/images/{0[1]}.jpg", "{0[0]}/labels/{0[1]}.png", "palette"),
+    "idd": (["train/0/1", "train/5/2", "val/7/3", "val/7/4"],
+            "leftImg8bit/{}_leftImg8bit.png", "gtFine/{}_gtFine_polygons.json", "polygons"),
     "gta5": (["00001", "00002", "00003", "00004"], "images/{}.png", "labels/{}.png", "palette"),
     "synthia": (["0000000", "0000001", "2", "3"], "RGB/{}.png", "GT/LABELS/{}.png", "16 bits"),
-    "voc": (
-        ["2007_000032", "2007_000039", "2007_000033", "2007_000042"],
-        "JPEGImages/{}.jpg",
-        "SegmentationClass/{}.png",
-        "palette",
-    ),
-    "ade20k": (
-        ["training/ADE_train_1", "training/ADE_train_2", "validation/3", "validation/4"],
-        "images/{}.jpg",
-        "annotations/{}.png",
-        "gray",
-    ),
-}
+    "voc": (["2007_000032", "2007_000039", "2007_000033", "2007_000042"],
+            "JPEGImages/{}.jpg", "SegmentationClass/{}.png", "palette"),
+    "ade20k": (["training/ADE_train_1", "training/ADE_train_2", "validation/3", "validation/4"],
+               "images/{}.jpg", "annotations/{}.png", "gray"),
+}  # fmt: skip
 FILES["mapillary_b"] = FILES["mapillary_a"]
 # raw ids of a label file, and "raw:class" of those that are one
 CITY = "7:0 8:1 11:2 12:3 13:4 17:5 19:6 20:7 21:8 22:9 23:10 24:11 25:12 26:13 27:14 28:15 31:16 "

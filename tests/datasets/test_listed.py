@@ -69,13 +69,10 @@ def test_clients_and_domains_without_a_labeled_pixel_are_named(listed, save_imag
         ({"classes": ()}, r"dataset\.classes: is empty"),
         (
             {"classes": [*"aba"]},
-            r"classes: must be up to 255 names, each once, not 3, twice: \['a'\]",
+            r"classes: must .* once, not 3, twice: \['a'\]",
         ),
-        ({"classes": [*map(str, range(256))]}, r"classes: must be up to 255 names"),
-        (
-            {"classes": [*map(str, range(255))], "reduce_zero_label": True},
-            r"classes: must be up to 254 names",
-        ),
+        ({"classes": [*map(str, range(256))]}, r"classes: must be 1 to 255 names"),
+        ({"classes": [*map(str, range(255))], "reduce_zero_label": True}, r"1 to 254 names"),
         ({"split": "splits/train/clients.json"}, r"clients\.json: is no folder"),
         ({"layout": "acdc"}, r"dataset\.layout: defines classes"),
         ({"layout": "acdx"}, r"dataset\.layout: must be 'acdc' or"),

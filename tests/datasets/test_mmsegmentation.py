@@ -135,11 +135,7 @@ def test_pascal_voc(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "options", "message"),
     [
-        (
-            {"data_prefix": {"img_path": "no"}},
-            {},
-            r"no: does not exist: set .*data_prefix\.img_path",
-        ),
+        ({"data_prefix": {"img_path": "no"}}, {}, r"no: does not exist: .*data_prefix\.img_path"),
         ({"ann_file": "no.txt"}, {}, r"no\.txt: does not exist: set dataset\.source\.ann_file"),
         ({"data_root": "no"}, {}, r"no: does not exist: set dataset\.source\.data_root"),
         ({"data_root": "http://a.b"}, {}, r"dataset\.source: has an address"),

@@ -178,6 +178,8 @@ def test_colors_that_are_no_table(camvid: Path, colors: list) -> None:
         own = type("Own", (CamVidDataset,), {field: colors})
         with pytest.raises(ConfigError, match=rf"Own\.{field}: must be .*, {rule}"):
             own(str(camvid), "train")
+    with pytest.raises(ConfigError, match=r"Own\.classes: must be 1 to 255 names"):
+        type("Own", (CamVidDataset,), {"classes": ()})(str(camvid), "train")
 
 
 def test_users_filter(idda: Path) -> None:
