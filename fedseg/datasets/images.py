@@ -24,10 +24,9 @@ TIFF = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 ORIENTATION = 274  # the tag of EXIF and TIFF
 WIDTH, LENGTH, BITS, COLORS = 256, 257, 258, 262  # tags of TIFF
 SUBFILE = 254  # the tag of TIFF that marks smaller copies
-# read by Pillow: OpenCV leaves AVIF unturned and the values of a PGM below 255 unscaled, and does
-# not know the others
-BY_PILLOW = ("AVIF", "GIF", "PCX", "PPM", "SGI", "SUN", "TGA")
-TRANSPARENT = ("LA", "PA", "RGBA")  # modes of TIFF in which OpenCV blackens pixels
+# read by Pillow: OpenCV leaves AVIF unturned and the values of a PGM below 255 unscaled, blackens
+# pixels of TIFF that are transparent or damaged, and does not know the others
+BY_PILLOW = ("AVIF", "GIF", "PCX", "PPM", "SGI", "SUN", "TGA", "TIFF")
 LABELS = ("BMP", "PNG", "PPM", "TIFF")  # of which both decoders give the same ids
 LOSSY = ("AVIF", "JPEG", "JPEG2000", "MPO", "WEBP")
 PNG_END = b"IEND\xae\x42\x60\x82"
@@ -48,10 +47,7 @@ def read_image(path: str) -> np.ndarray:
     data = _read(path)
     header = _open(path, data)
     wide = _wide(header, data)
-    by_pillow = header and (
-        header.format in BY_PILLOW or (header.format == "TIFF" and header.mode in TRANSPARENT)
-    )
-    if by_pillow and not wide:
+    if header and header.format in BY_PILLOW and not wide:
         return _pixels(path, header, "RGB")
     image = None if wide else _decode(path, data, cv2.IMREAD_COLOR | cv2.IMREAD_ANYDEPTH)
     if header is None and data[:4] in TIFF:  # OpenCV takes the first band for gray
@@ -124,6 +120,8 @@ def _label_pixels(path: str, colored: bool) -> np.ndarray:
         raise DataError(f"{path}: a label map must not be {what}: store it as PNG")
     try:
         fault = _find_fault(data, header)
+        if kind == "TIFF":
+            header.load()  # raises where OpenCV leaves damaged pixels black
     except Exception as error:  # damaged bytes can fail in any way
         fault = f"is damaged ({error}): copy or extract it again"
     if fault:
@@ -312,17 +310,15 @@ def _pixels(path: str, image: Image.Image, mode: str | None = None) -> np.ndarra
         return np.array(ImageOps.exif_transpose(image).convert(mode) if mode else image)
     except Exception as error:  # damaged bytes can fail in any way
         fault = f"cannot be decoded as an image ({error})"
-        raise DataError(f"{path}: {fault}: copy or extract the file again") from error
+        fix = "copy or extract the file again, or convert it to PNG"
+        raise DataError(f"{path}: {fault}: {fix}") from error
 
 
 def _decode(path: str, data: bytes, flags: int) -> np.ndarray:
-    header = _open(path, data) if data[:4] in TIFF else None
     try:  # of a PAM it gives blue as red, and values that are not scaled
-        if header:
-            header.load()  # raises where OpenCV leaves damaged pixels black
         pam = data.startswith(b"P7")
         image = None if pam else cv2.imdecode(np.frombuffer(data, np.uint8), flags)
-    except (cv2.error, OSError, ValueError, SyntaxError):
+    except cv2.error:
         image = None
     if image is None:
         fix = "copy or extract the file again, or convert it to PNG"

@@ -343,7 +343,7 @@ def test_label_must_be_lossless(tmp_path: Path) -> None:
         sound = path.read_bytes()
         path.write_bytes(sound[:500] + bytes(30) + sound[530:])
         for read in (read_label, read_image):
-            with pytest.raises(DataError, match=r"cut\.tif: cannot be decoded"):
+            with pytest.raises(DataError, match=r"cut\.tif: .*decoder error"):
                 read(str(path))
     sound = tiff_of(8, 1, 1, RAMP.tobytes())
     path.write_bytes(sound[:118] + b"\xa0\x0f" + sound[120:])  # where the next page is
