@@ -56,9 +56,7 @@ def read_classes(path: Path, first: int = 0) -> tuple[list[str], list[list[int]]
         raise DataError(
             f"{path}: numbers classes from {min(ids)} to {max(ids)}, but the ids of {len(entries)} "
             f"classes in label maps are {first} to {first + len(entries) - 1}, each once: write "
-            "the names alone, in the order of the ids, with a name for ids that no file has"
-            + " (or see --reduce-zero-label)"
-            * (not first)
+            f"names alone, one for each id{' (or see --reduce-zero-label)' * (not first)}"
         )
     entries = sorted(entries, key=lambda entry: entry[0]) if ids else entries
     names = [normalize("NFC", name) for _, name, _ in entries]

@@ -45,11 +45,7 @@ VERSION = 2  # goes up when corrupted images of the same seed change
 
 
 def corrupt(
-    images: Array,
-    name: str,
-    severity: int,
-    indices: Sequence[int] | None = None,
-    seed: int = 0,
+    images: Array, name: str, severity: int, indices: Sequence[int] | None = None, seed: int = 0
 ) -> Array:
     """Images under one corruption.
 

@@ -182,8 +182,7 @@ def _have_colors(root: Path, pairs: Sequence[Sample], colors: Sequence[Sequence[
         mode = header.mode
     if mode != "L" or len(gray) < len(colors):
         return mode in ("RGB", "RGBA")
-    paths = [str(root / label) for _, label in pairs]
-    held = in_threads(lambda path: np.unique(read_label(path)), paths, "reading label maps")
+    held = in_threads(lambda pair: np.unique(read_label(str(root / pair[1]))), pairs, "reading ids")
     values = {*np.concatenate(held).tolist()}
     return values <= gray and not values <= {*range(len(colors))}
 

@@ -151,12 +151,7 @@ class Canvas:
         if u1 <= u0 or v1 <= v0:
             return
         fx, fy = (right - left) / colours.shape[1], (bottom - top) / colours.shape[0]
-        matrix = np.array(
-            [
-                [fx, 0, left - u0 + 0.5 * fx - 0.5],
-                [0, fy, top - v0 + 0.5 * fy - 0.5],
-            ]
-        )
+        matrix = np.array([[fx, 0, left - u0 + 0.5 * fx - 0.5], [0, fy, top - v0 + 0.5 * fy - 0.5]])
         size = (u1 - u0, v1 - v0)
         drawn = cv2.warpAffine(colours, matrix, size, flags=cv2.INTER_LINEAR)
         opacity = np.ascontiguousarray(drawn[..., 3])

@@ -43,12 +43,7 @@ def render_scene(
 
 
 def render(
-    seed: int,
-    town: int,
-    weather: str,
-    viewpoint: str,
-    size: tuple[int, int],
-    variant: int = 0,
+    seed: int, town: int, weather: str, viewpoint: str, size: tuple[int, int], variant: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
     """Like :func:`render_scene`, with the renderer's own ids and the town's variant to choose."""
     if town not in TOWNS or weather not in WEATHERS or viewpoint not in VIEWPOINTS:

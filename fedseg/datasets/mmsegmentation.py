@@ -80,7 +80,7 @@ class MMSegDataset(SegmentationDataset):
         infos = [listed.get_data_info(index) for index in range(len(listed))]
         places = [(info["img_path"], info.get("seg_map_path", "")) for info in infos]
         files = [tuple(path.replace("\ufeff", "") for path in pair) for pair in places]
-        # of an ann_file, without its mark of UTF-8 and blank lines
+        # without blank lines of an ann_file
         files = [pair for pair in files if os.path.basename(pair[0]) != listed.img_suffix]
         if not files or not all(label for _, label in files):
             fix = "set its data_prefix, img_suffix (the ending of image files) or ann_file"

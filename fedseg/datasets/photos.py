@@ -23,10 +23,7 @@ from fedseg.registry import DATASETS
 MORE = (".avif", ".gif", ".jfif", ".jp2", ".pbm", ".pcx", ".ras", ".sgi", ".tga")
 SUFFIXES = (*IMG_EXTENSIONS, *MORE)
 PIPELINES = {
-    "train": (
-        dict(type="RandomResizedCrop", size=(224, 224)),
-        dict(type="HorizontalFlip", p=0.5),
-    ),
+    "train": (dict(type="RandomResizedCrop", size=(224, 224)), dict(type="HorizontalFlip", p=0.5)),
     "test": (
         dict(type="SmallestMaxSize", max_size=256),
         dict(type="CenterCrop", height=224, width=224),

@@ -111,11 +111,7 @@ class SegmentationDataset(Dataset):
         if test_mode and style is not None:
             raise ValueError("style transfer is for training, not with test_mode")
         self.test_mode = test_mode
-        self.metainfo = {
-            "classes": self.classes,
-            "palette": self.palette,
-            "ignore_index": IGNORE,
-        }
+        self.metainfo = {"classes": self.classes, "palette": self.palette, "ignore_index": IGNORE}
         self.pipeline = Pipeline(pipeline)
         self._check_ids()
         self._train_ids = np.full(256, IGNORE, np.uint8)  # of every raw id
@@ -133,9 +129,8 @@ class SegmentationDataset(Dataset):
         """Complete ``label_ids``; ConfigError if these or colors are no ids of the classes."""
         name, first = type(self).__name__, int(self.reduce_zero_label)
         if not 0 < len({*self.classes}) == len(self.classes) <= IGNORE - first:
-            twice = [one for one, times in Counter(self.classes).items() if times > 1]
             must = f"must be 1 to {IGNORE - first} names, each once"
-            raise ConfigError(f"{name}.classes: {must}, not {len(self.classes)}, twice: {twice}")
+            raise ConfigError(f"{name}.classes: {must}, not {[*self.classes]}")
         if not hasattr(self, "label_ids"):
             self.label_ids = {i + first: i for i in range(len(self.classes))}
             self.label_ids |= dict.fromkeys([IGNORE, *range(first)], IGNORE)
