@@ -392,10 +392,7 @@ def browse(
 
 
 def share(
-    run: Run | str | Path,
-    out: str | Path,
-    license: str = "other",
-    upload: str | None = None,
+    run: Run | str | Path, out: str | Path, license: str = "other", upload: str | None = None
 ) -> Path:
     """Write a finished run as an archive with a model card; returns its path.
 

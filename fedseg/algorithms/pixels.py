@@ -255,10 +255,7 @@ class FedProtoPixels(PixelContrast):
     """
 
     def __init__(
-        self,
-        weight: NonNegative = 1.0,
-        temperature: Positive = 0.07,
-        anchors: PositiveInt = 4096,
+        self, weight: NonNegative = 1.0, temperature: Positive = 0.07, anchors: PositiveInt = 4096
     ) -> None:
         super().__init__(temperature, anchors)
         self.weight = weight

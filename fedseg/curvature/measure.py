@@ -20,12 +20,7 @@ from fedseg.config.schema import read_model
 from fedseg.core.seeds import generator_for
 from fedseg.curvature import spectrum
 from fedseg.curvature.checkpoint import RunData, find_checkpoints
-from fedseg.curvature.clients import (
-    gram_matrix,
-    hessian_differences,
-    load_model,
-    train_models,
-)
+from fedseg.curvature.clients import gram_matrix, hessian_differences, load_model, train_models
 from fedseg.curvature.products import Products
 from fedseg.curvature.settings import BATCH, TRAIN, USED, Settings, Source
 from fedseg.curvature.surface import LossSurface, Point, Samples

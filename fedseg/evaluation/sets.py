@@ -14,13 +14,7 @@ from torch import Tensor
 from fedseg.checks import shown
 from fedseg.core.seeds import generator_for, seed_for
 from fedseg.errors import ConfigError, DataError, MissingDataError
-from fedseg.evaluation.metrics import (
-    Accuracy,
-    ByCorruption,
-    CountingMetric,
-    Grouped,
-    labels_of,
-)
+from fedseg.evaluation.metrics import Accuracy, ByCorruption, CountingMetric, Grouped, labels_of
 from fedseg.loaders.partitioned import balanced_batches, domains_of
 from fedseg.loaders.resident import resident_pipeline
 from fedseg.loaders.streaming import TIMEOUT, BatchLoader

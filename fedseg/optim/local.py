@@ -16,14 +16,7 @@ from fedseg.core.client import Client
 from fedseg.core.flat import FlatModel
 from fedseg.errors import DEBUG, ConfigError
 from fedseg.names import did_you_mean
-from fedseg.registry import (
-    MISTAKES,
-    OPTIM_WRAPPERS,
-    OPTIMIZERS,
-    build,
-    check_component,
-    find_class,
-)
+from fedseg.registry import MISTAKES, OPTIM_WRAPPERS, OPTIMIZERS, build, check_component, find_class
 
 # the options of MMEngine's DefaultOptimWrapperConstructor
 PARAMWISE = (

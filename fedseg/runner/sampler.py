@@ -140,10 +140,7 @@ class FixedSampler(ClientSampler):
     """
 
     def __init__(
-        self,
-        participants: Rounds | None = None,
-        file: str | None = None,
-        repeat: bool = False,
+        self, participants: Rounds | None = None, file: str | None = None, repeat: bool = False
     ) -> None:
         if (participants is None) == (file is None):
             raise ValueError("give either participants or file")

@@ -68,8 +68,7 @@ class Record(FilePart):
         "[workers](parallel.md) `busy`, their mean busy time"
     )
     restarts: Any = Field(
-        None,
-        description="why workers were lost and replaced, if any were; not in `history_sha256`",
+        None, description="why workers were lost and replaced, if any were; not in `history_sha256`"
     )
     norm_w: Any = Field(None, description="Euclidean norm of the global model")
     norm_delta: Any = Field(

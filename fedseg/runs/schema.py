@@ -123,8 +123,7 @@ class ResultsFile(HistoryFacts):
         "by class, `accuracy_by_class`, `corruptions` by name and severity"
     )
     history_sha256: str | None = Field(
-        None,
-        description="checksum of the lines of `history.jsonl` except `seconds` and `restarts`",
+        None, description="checksum of the lines of `history.jsonl` except `seconds` and `restarts`"
     )
     results_sha256: str | None = Field(
         None, description="checksum of everything else in the file except `seconds`"

@@ -375,10 +375,7 @@ PICTURES = st.sampled_from(
     ]
 )
 MAPS = st.sampled_from(
-    [
-        _picture("of 16 bits", 36, 64, value=999, dtype=np.uint16),
-        _picture("of colors", 36, 64, 3),
-    ]
+    [_picture("of 16 bits", 36, 64, value=999, dtype=np.uint16), _picture("of colors", 36, 64, 3)]
 )
 
 

@@ -126,8 +126,7 @@ def test_groups_keep_their_multiple_of_the_rate():
 
 
 @pytest.mark.parametrize(
-    "averaging",
-    [{"type": "SWA", "start": 7, "cycle": 9, "lr2": 0.1}, {"type": "WIMA", "start": 9}],
+    "averaging", [{"type": "SWA", "start": 7, "cycle": 9, "lr2": 0.1}, {"type": "WIMA", "start": 9}]
 )
 def test_an_average_that_never_begins_says_so(tmp_path, averaging):
     config, _, seen = run(tmp_path, averaging)

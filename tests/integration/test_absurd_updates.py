@@ -109,8 +109,7 @@ def test_clients_may_differ_and_the_guard_can_be_off(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("lr", "told"),
-    [(1e8, r"goes from norm .*FedAvg"), (1e308, r"is not finite.*server step")],
+    ("lr", "told"), [(1e8, r"goes from norm .*FedAvg"), (1e308, r"is not finite.*server step")]
 )
 def test_a_global_model_that_leaps_is_not_committed(tmp_path, lr, told):
     far = {"type": "FedAvg", "server_optim": {"type": "SGD", "lr": lr}}

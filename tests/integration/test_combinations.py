@@ -190,11 +190,7 @@ def check(config: dict[str, Any], entry: Entry, optimizer: str) -> None:
 
 
 SEED = 0
-PARTS = {
-    "algorithm": list(ENTRIES),
-    "optimizer": list(OPTIMIZERS),
-    "average": list(AVERAGES),
-}
+PARTS = {"algorithm": list(ENTRIES), "optimizer": list(OPTIMIZERS), "average": list(AVERAGES)}
 ROWS = pairwise({**PARTS, "network": ["cnn", "bisenetv2"]}, SEED)
 ROWS += pairwise({**PARTS, "loss": list(LOSSES)}, SEED)
 
@@ -228,10 +224,7 @@ def test_every_pair(algorithm, images, tmp_path):
 
 # ---------------------------------------------------------------- local losses
 
-ON_THE_CNN = [
-    {"type": "MOON", **LOSSES["MOON"]},
-    {"type": "GradAug", "n": 1, "resolutions": None},
-]
+ON_THE_CNN = [{"type": "MOON", **LOSSES["MOON"]}, {"type": "GradAug", "n": 1, "resolutions": None}]
 
 
 @pytest.mark.parametrize("loss", ON_THE_CNN)

@@ -28,13 +28,7 @@ from fedseg.engine.trainer import ClientTrainer
 from fedseg.errors import ConfigError
 from fedseg.hooks.local_state import LocalState
 from fedseg.registry import DATASETS
-from fedseg.runner.build import (
-    assemble_trainer,
-    bind_hooks,
-    build_hooks,
-    build_model,
-    move_model,
-)
+from fedseg.runner.build import assemble_trainer, bind_hooks, build_hooks, build_model, move_model
 from fedseg.runner.config import complete_config
 
 IMAGES, CLASSES = 4, 10

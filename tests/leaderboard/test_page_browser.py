@@ -10,12 +10,7 @@ from pathlib import Path
 
 import pytest
 import toypage
-from page_screenshots import (
-    ARGUMENTS,
-    TIMEOUT,
-    VIEWS,
-    find_browser,
-)
+from page_screenshots import ARGUMENTS, TIMEOUT, VIEWS, find_browser
 from toypage import CIFAR, HOSTILE, RAINY, TARGET
 
 from fedseg.leaderboard.board import build_board

@@ -205,11 +205,7 @@ def test_no_two_epochs_clients_rounds_steps_or_seeds_share_their_draws():
 
 @pytest.mark.parametrize(
     "options",
-    [
-        {"local_epochs": 2, "seed": 11},
-        {"local_steps": 7},
-        {"batch_size": "full", "shuffle": False},
-    ],
+    [{"local_epochs": 2, "seed": 11}, {"local_steps": 7}, {"batch_size": "full", "shuffle": False}],
 )
 def test_the_order_is_that_of_the_streaming_loader(options):
     own = resident(transforms=[], **options)

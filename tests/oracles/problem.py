@@ -165,10 +165,7 @@ class OracleMLP(BaseModel):
         self.load_state_dict({name: torch.from_numpy(part) for name, part in parts.items()})
 
     def forward(
-        self,
-        inputs: torch.Tensor,
-        data_samples: torch.Tensor | None = None,
-        mode: str = "tensor",
+        self, inputs: torch.Tensor, data_samples: torch.Tensor | None = None, mode: str = "tensor"
     ) -> torch.Tensor | dict[str, torch.Tensor]:
         inputs = inputs.to(self.fc1.weight.dtype)
         logits = self.fc2(torch.tanh(self.norm(self.fc1(inputs))))

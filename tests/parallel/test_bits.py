@@ -16,11 +16,7 @@ from fedseg.parallel import executor as parallel_executor
 from fedseg.parallel import worker
 from fedseg.registry import ALGORITHMS
 
-SGD = {
-    "_delete_": True,
-    "type": "OptimWrapper",
-    "optimizer": {"type": "SGD", "lr": 0.05},
-}
+SGD = {"_delete_": True, "type": "OptimWrapper", "optimizer": {"type": "SGD", "lr": 0.05}}
 DYN = {"_delete_": True, "type": "FedDyn", "beta": 10.0}
 RUNS = {
     "FedASAM, SWA, SiloBN": {},
@@ -34,7 +30,7 @@ RUNS = {
         "optim_wrapper": SGD,
     },
     "NaiveFedGloSS": {
-        "algorithm": {"_delete_": True, "type": "NaiveFedGloSS", "rho_server": 0.1, "beta": 10.0},
+        "algorithm": {"_delete_": True, "type": "NaiveFedGloSS", "rho_server": 0.1, "beta": 10.0}
     },
     "FedBN": {"batchnorm": {"_delete_": True, "type": "FedBN"}},
     "SiloBN, a personal head, a frozen layer": {"personal": "@head", "model": {"freeze": "conv1"}},
@@ -75,8 +71,7 @@ def parallel(workers, **options):
 
 
 @pytest.mark.parametrize(
-    ("name", "numbers"),
-    [(name, (3 - n % 2,) if n else (1, 2, 3)) for n, name in enumerate(RUNS)],
+    ("name", "numbers"), [(name, (3 - n % 2,) if n else (1, 2, 3)) for n, name in enumerate(RUNS)]
 )
 def test_workers(tmp_path, monkeypatch, name, numbers):
     if numbers == (2,):
@@ -178,8 +173,7 @@ class SendSignals:
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["FedASAM, SWA, SiloBN", "SiloBN, a personal head, a frozen layer", "FedEx-LoRA"],
+    "name", ["FedASAM, SWA, SiloBN", "SiloBN, a personal head, a frozen layer", "FedEx-LoRA"]
 )
 def test_saved_stopped_and_resumed_with_another_number_of_workers(tmp_path, name):
     small = toyseg.merge(SMALL, RUNS[name])

@@ -65,10 +65,7 @@ def test_the_same_run_twice_is_refused(small_config, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (
-            {"grid": [["randomness.seed=1", "randomness.seed=2"]]},
-            SEED,
-        ),
+        ({"grid": [["randomness.seed=1", "randomness.seed=2"]]}, SEED),
         ({"options": ["randomness.seed=1"]}, SEED),
         ({"grid": [["a=1"], ["b=1"], ["a=2"]]}, "^--grid: a: .*two axes"),
         ({"options": ["a=1"], "grid": [["a=1", "a=2"]]}, "^--grid: a: is in --cfg-options, too"),

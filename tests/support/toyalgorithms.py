@@ -20,9 +20,7 @@ FEDAVG = {"type": "FedAvg"}
 SGD = toyseg.PLAIN["optim_wrapper"]
 SAM = {**SGD, "type": "SAMOptimWrapper", "rho": 0.05}
 # uniform means and means weighted by N_k are then the same
-EQUAL_SIZES = {
-    "train_dataloader": {"dataset": {"users": dict.fromkeys(toyseg.USERS, 4)}},
-}
+EQUAL_SIZES = {"train_dataloader": {"dataset": {"users": dict.fromkeys(toyseg.USERS, 4)}}}
 
 
 def run(folder: Path, algorithm: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
