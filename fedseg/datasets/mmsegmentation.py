@@ -18,6 +18,7 @@ from fedseg.datasets.photos import rows_checksum
 from fedseg.datasets.scenes import COLORS, TO_CITYSCAPES
 from fedseg.datasets.segmentation import IGNORE, SegmentationDataset
 from fedseg.errors import ConfigError, DataError
+from fedseg.files import read_bytes
 from fedseg.registry import DATASETS, build, find_class
 
 # what the source is given, because this suite does it or because paths must be local
@@ -137,8 +138,13 @@ def _build_source(source: Mapping[str, Any]) -> BaseSegDataset:
     if inspect.isclass(kind) and issubclass(kind, BaseSegDataset) and not _lists(kind):
         fix = "use a class that lists folders of images and label maps, such as BaseSegDataset"
         raise ConfigError(f"{field}.type: {kind.__name__} has its own way of listing images: {fix}")
+    path = os.path.join(root, str(places["ann_file"] or ""))
     try:
+        if os.path.isfile(path):
+            read_bytes(path).decode()
         return build(DATASETS, source, field, GIVEN, BaseSegDataset)
+    except UnicodeError as error:
+        raise DataError(f"{path}: cannot be read as UTF-8 text ({error})") from error
     except OSError as error:
         raise DataError(f"{field}: {source['type']} cannot list its images ({error})") from error
 

@@ -148,6 +148,7 @@ def test_pascal_voc(tmp_path: Path) -> None:
             {},
             r"label_map: set dataset\.ids",
         ),
+        ({"ann_file": "wide.txt"}, {}, r"wide\.txt: cannot be read as UTF-8 text"),
         ({"ann_file": "blank.txt"}, {}, r"dataset\.source: BaseSegDataset lists no images"),
         (
             {"seg_map_suffix": "_labelTrainIds.png"},
@@ -169,6 +170,7 @@ def test_pascal_voc(tmp_path: Path) -> None:
 def test_a_source_that_does_not_fit(own: dict, change: dict, options: dict, message: str) -> None:
     Path(own["data_root"], "list.txt").write_text("east/0\neast/0\n")
     Path(own["data_root"], "blank.txt").write_text("\n")
+    Path(own["data_root"], "wide.txt").write_text("east/0\n", "utf-16")
     with pytest.raises(UserError, match=message):
         MMSegDataset({**own, **change}, **options)
 
