@@ -31,8 +31,8 @@ def at_rest(model: nn.Module) -> Iterator[None]:
 def outputs_at(client: Client, w: Tensor) -> Tensor:
     """The network's output for the batch with parameters ``w``, at rest and without a gradient."""
     with torch.no_grad(), at_rest(client.model):
-        views, inputs = client.flat.views(w), (client.batch["inputs"],)
-        return functional_call(client.model, views, inputs, {"mode": "tensor"})
+        given = client.flat.views(w), client.batch["inputs"], {"mode": "tensor"}
+        return functional_call(client.model, *given, tie_weights=False)  # it loses shared modules
 
 
 def client_batches(client: Client, data: Any) -> Iterator[Any]:

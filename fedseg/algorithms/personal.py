@@ -53,14 +53,14 @@ class FedRep(FedAvg):
 
     def begin(self, client: Client) -> None:
         self._before = client.w.clone()
-        self._fix(client, 0)
+        self._hold(client, 0)
 
-    def _fix(self, client: Client, step: int) -> Tensor:
-        """Leave only the part that a step trains with gradients; a mask of the other one."""
+    def _hold(self, client: Client, step: int) -> None:
+        """Leave the part that a step does not train without gradients."""
         first = step < round(self.personal_share * client.num_steps)
+        self._held = self._shared if first else client.flat.personal
         for parameter, personal in self._parts:
             parameter.requires_grad_(personal == first)
-        return self._shared if first else client.flat.personal
 
     def finish(self, client: Client) -> Update:
         for parameter, _ in self._parts:
@@ -68,14 +68,13 @@ class FedRep(FedAvg):
         return super().finish(client)
 
     def after_step(self, client: Client) -> None:
-        held = self._fix(client, client.step)
-        torch.where(held, self._before, client.w, out=client.w)
+        torch.where(self._held, self._before, client.w, out=client.w)
         for state in client.local.optimizer.state.values():
             for moment in state.values():
                 if isinstance(moment, Tensor) and moment.shape == client.w.shape:
-                    moment.masked_fill_(held, 0)
+                    moment.masked_fill_(self._held, 0)
         self._before.copy_(client.w)
-        self._fix(client, client.step + 1)
+        self._hold(client, client.step + 1)
 
 
 @ALGORITHMS.register_module()

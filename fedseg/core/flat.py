@@ -152,12 +152,10 @@ class FlatModel:
         self.num_buffers = sum(slot.numel for slot in self.buffer_slots)
 
     def _persistent_buffers(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        persistent = set(self.model.state_dict())
+        persistent = set(self.model.state_dict()) - self.frozen
         floats, integers = {}, {}
         for name, buffer in self.model.named_buffers():
-            if name in self.frozen or name not in persistent:
-                continue
-            if "data_preprocessor" in name.split("."):
+            if name not in persistent or "data_preprocessor" in name.split("."):
                 continue
             (floats if buffer.is_floating_point() else integers)[name] = buffer
         return floats, integers
@@ -178,8 +176,10 @@ class FlatModel:
         return {name: slot for name, slot in names if slot is not None}
 
     def views(self, vector: Tensor) -> dict[str, Tensor]:
-        """A vector like ``w`` as parameters by name, for ``torch.func.functional_call``."""
-        return {slot.name: slot.view(vector) for slot in self.slots}
+        """A vector like ``w`` as each module's parameters, by one name, for functional_call."""
+        modules = self.model.named_modules()
+        names = [f"{path}.{key}".lstrip(".") for path, m in modules for key in m._parameters]
+        return {n: self._slot_of[n].view(vector) for n in names if n in self._slot_of}
 
     def backward(self, loss: Tensor) -> None:
         """Replace ``grad`` by the gradient of ``loss``; zeros where it does not reach.

@@ -51,7 +51,7 @@ class LocalState(FederatedHook):
         self._pattern = re.compile(layers or "")
 
     def bind(self, flat: FlatModel) -> None:
-        self._slots = tracked = {s.name: s for s in flat.buffer_slots}
+        self._slots = {s.name: s for s in flat.buffer_slots}
         local = part_names(flat.model, self.parts, "personal") if self.parts else set()
         if self.local_statistics:
             local |= self._batchnorm_names(flat)
@@ -65,7 +65,7 @@ class LocalState(FederatedHook):
         self.layers = [
             name
             for name in batchnorm_layers(flat.model)
-            if all(f"{name}.{kind}" in local & tracked.keys() for kind in kinds)
+            if all(f"{name}.{kind}" in local & self._slots.keys() for kind in kinds)
         ]
         self.has_parameters = any(slot.name in local for slot in flat.slots)
         if self.has_parameters:
@@ -76,8 +76,7 @@ class LocalState(FederatedHook):
     def _batchnorm_names(self, flat: FlatModel) -> set[str]:
         """Names of the local tensors of the BatchNorm layers in question."""
         names = [name for name in batchnorm_layers(flat.model) if self._pattern.search(name)]
-        tracked = {slot.name for slot in flat.buffer_slots}
-        if not any(f"{name}.running_mean" in tracked for name in names):
+        if not any(f"{name}.running_mean" in self._slots for name in names):
             named = f" whose names match {self._pattern.pattern!r}" * bool(self._pattern.pattern)
             raise ConfigError(
                 f"batchnorm: {type(self).__name__} needs a model with BatchNorm layers that track "

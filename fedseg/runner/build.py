@@ -337,9 +337,8 @@ def assemble_trainer(
     local.check_rounds(train.max_rounds)
     algorithm.check(local, flat)
     algorithm.bind(flat)
-    local_loss = LocalLoss()
-    if cfg.get("local_loss") is not None:
-        local_loss = build(LOCAL_LOSSES, cfg.local_loss, "local_loss", base=LocalLoss)
+    chosen = LocalLoss() if cfg.get("local_loss") is None else cfg.local_loss
+    local_loss = build(LOCAL_LOSSES, chosen, "local_loss", base=LocalLoss)
     algorithm.data = local_loss.data = data
     local_loss.check(flat)
     return ClientTrainer(
