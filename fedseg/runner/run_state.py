@@ -253,8 +253,10 @@ def restore_model(run: Run, state_dict: Mapping[str, Tensor]) -> None:
 def state_dict(run: Run, w: Tensor, buffers: Tensor) -> dict[str, Tensor]:
     """A plain state dict of these parameters and float buffers and the server's counters."""
     plain = run.flat.state_dict(w, buffers)
-    for name, counter in run.server.counters.items():
-        plain[name] = counter.detach().cpu().clone()
+    counters = {id(run.flat.counters[name]): c for name, c in run.server.counters.items()}
+    for name, buffer in run.flat.model.named_buffers(remove_duplicate=False):  # all its names
+        if id(buffer) in counters:
+            plain[name] = counters[id(buffer)].detach().cpu().clone()
     return plain
 
 

@@ -1,5 +1,7 @@
 """The model as flat vectors: what may not tear a view off, and what lies where."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch import nn
@@ -8,6 +10,7 @@ from fedseg.core.flat import ALIGNMENT_BYTES, FlatModel
 from fedseg.core.server import Server
 from fedseg.errors import ConfigError
 from fedseg.optim.sam import adaptive_mask
+from fedseg.runner.run_state import state_dict
 
 
 class Net(nn.Module):
@@ -234,7 +237,9 @@ def test_state_dict_of_another_vector_with_shared_parameters():
         slot.view(flat.w).normal_()
     for slot in flat.buffer_slots:
         slot.view(flat.buffers).uniform_()
-    state = flat.state_dict(server.w, server.buffers)
+    server.counters["norm.num_batches_tracked"].fill_(7)
+    state = state_dict(SimpleNamespace(flat=flat, server=server), server.w, server.buffers)
+    assert state["again.num_batches_tracked"] == state["norm.num_batches_tracked"] == 7
     assert torch.equal(state["decode.weight"], state["encode.weight"])
     assert torch.equal(state["again.running_mean"], state["norm.running_mean"])
     flat.load_state_dict(state)
