@@ -486,9 +486,10 @@ def check_tests(
 ) -> None:
     """Raise DataError where a test set counts other classes than the training data teach, or none.
 
-    Or where a ``dataset.json`` is damaged, which the results need. Images that are in both are only
-    told: the training images may be meant; so are a single class and training data without labels,
-    which a local loss may be for.
+    Or where both are of the same single class, so that every metric is 100 %, or a ``dataset.json``
+    is damaged, which the results need. Images that are in both are only told: the training images
+    may be meant; so are a single class of one of them and training data without labels, which a
+    local loss may be for.
 
     Args:
         clients: the training samples of each.
@@ -496,16 +497,18 @@ def check_tests(
     for part in (dataset, *(test.dataset for test in tests)):
         is_rendered(part)  # the results ask it, after training
     taught = _classes(dataset)
-    if told := _describe_labels(dataset, "clients", clients or {}):
-        warnings.warn(f"train_dataloader.dataset: {told}", stacklevel=2)
+    if useless := _describe_labels(dataset, "clients", clients or {}):
+        warnings.warn(f"train_dataloader.dataset: {useless}", stacklevel=2)
     for test in tests:
         kind = "clients" if test.clients else "domains"
         groups = test.groups() if isinstance(test.dataset, SegmentationDataset) else {}
         if told := _describe_labels(test.dataset, kind, groups):
-            told = f"val_dataloader.{test.name}.dataset: {told}"
-            if told.endswith(UNLABELED):
-                raise DataError(told)
-            warnings.warn(told, stacklevel=2)
+            field = f"val_dataloader.{test.name}.dataset"
+            same = told == useless and told.endswith(POINTLESS)
+            told += ", as in training: every metric would be 100 %: correct classes or ids" * same
+            if same or told.endswith(UNLABELED):
+                raise DataError(f"{field}: {told}")
+            warnings.warn(f"{field}: {told}", stacklevel=2)
         if not test.clients and (both := _images_of_both(dataset, test.dataset)):
             warnings.warn(
                 f"val_dataloader.{test.name}.dataset: {len(both)} of its {len(test.dataset)} "
@@ -522,6 +525,7 @@ def check_tests(
                 )
 
 
+POINTLESS = "which teaches nothing"
 UNLABELED = "every pixel of every sample is ignored: do its label maps have the ids of its classes?"
 
 
@@ -542,7 +546,7 @@ def _describe_labels(dataset: Any, kind: str, groups: Mapping[str, Iterable[int]
             )
     if len(ids) > 1 or len(names) < 2:
         return None
-    return f"all samples are of {names[ids[0]]!r}, which teaches nothing" if ids else UNLABELED
+    return f"all samples are of {names[ids[0]]!r}, {POINTLESS}" if ids else UNLABELED
 
 
 def _classes(dataset: Any) -> list[str]:

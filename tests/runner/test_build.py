@@ -251,6 +251,8 @@ def test_labels_that_are_useless_are_told_before_training():
         alone = f"dataset: all samples are of {both.metainfo['classes'][1]!r}"
         for (text,), loader in ((told(one, both), "train"), (told(both, one), "val")):
             assert text.startswith(f"{loader}_dataloader.") and alone in text
+        with pytest.raises(DataError, match="as in training: every metric would be 100 %"):
+            told(one, one)
 
 
 def test_a_default_hook_without_a_type_keeps_its_own(tmp_path):
