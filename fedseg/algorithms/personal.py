@@ -46,10 +46,9 @@ class FedRep(FedAvg):
             )
 
     def bind(self, flat: FlatModel) -> None:
-        self._shared, own = ~flat.personal, flat.views(flat.personal)
-        self._parts = [
-            (p, bool(own[n].all())) for n, p in flat.model.named_parameters() if n in own
-        ]
+        self._shared, trained = ~flat.personal, {slot.name for slot in flat.slots}
+        named = [(n, p) for n, p in flat.model.named_parameters() if n in trained]
+        self._parts = [(p, n in flat.personal_names) for n, p in named]
 
     def begin(self, client: Client) -> None:
         self._before = client.w.clone()

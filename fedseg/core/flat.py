@@ -97,6 +97,7 @@ class FlatModel:
         buffers: persistent float buffers, 1-D (empty for a model without).
         counters: persistent integer buffers by name; the module's own tensors.
         personal: mask over ``w`` of the parameters that stay with each client, or None.
+        personal_names: of these parameters.
         frozen: as given.
         gaps: positions in ``w`` of no parameter.
         num_parameters: elements of ``w`` without the gaps.
@@ -108,6 +109,7 @@ class FlatModel:
     ) -> None:
         self.model = model
         self.personal: Tensor | None = None
+        self.personal_names: frozenset[str] = frozenset()
         if frozen:
             _freeze(model, frozen)
         self.frozen = frozenset(frozen)

@@ -67,10 +67,11 @@ class LocalState(FederatedHook):
             for name in batchnorm_layers(flat.model)
             if all(f"{name}.{kind}" in local & self._slots.keys() for kind in kinds)
         ]
-        self.has_parameters = any(slot.name in local for slot in flat.slots)
-        if self.has_parameters:
-            flat.personal = self.parameter_mask
-        if all(slot.name in local for slot in flat.slots):
+        personal = frozenset(slot.name for slot in flat.slots if slot.name in local)
+        self.has_parameters = bool(personal)
+        if personal:
+            flat.personal, flat.personal_names = self.parameter_mask, personal
+        if len(personal) == len(flat.slots):
             raise ConfigError("personal: every parameter stays with the clients; share some")
 
     def _batchnorm_names(self, flat: FlatModel) -> set[str]:
