@@ -149,6 +149,9 @@ class FlatModel:
         self._homes += [self._home_of(s.name, s.view(self.buffers)) for s in self.buffer_slots]
         self._homes += [self._home_of(name, counter) for name, counter in self.counters.items()]
         self._slot_of = self._names_of(self.model.named_parameters, self.slots)
+        modules = self.model.named_modules()
+        names = [f"{path}.{key}".lstrip(".") for path, m in modules for key in m._parameters]
+        self._views = [(name, self._slot_of[name]) for name in names if name in self._slot_of]
         self._buffer_slot_of = self._names_of(self.model.named_buffers, self.buffer_slots)
         self.num_parameters = sum(slot.numel for slot in self.slots)
         self.num_buffers = sum(slot.numel for slot in self.buffer_slots)
@@ -179,9 +182,7 @@ class FlatModel:
 
     def views(self, vector: Tensor) -> dict[str, Tensor]:
         """A vector like ``w`` as each module's parameters, by one name, for functional_call."""
-        modules = self.model.named_modules()
-        names = [f"{path}.{key}".lstrip(".") for path, m in modules for key in m._parameters]
-        return {n: self._slot_of[n].view(vector) for n in names if n in self._slot_of}
+        return {name: slot.view(vector) for name, slot in self._views}
 
     def backward(self, loss: Tensor) -> None:
         """Replace ``grad`` by the gradient of ``loss``; zeros where it does not reach.
