@@ -3,7 +3,7 @@
 DIR is the work dir of sweeps over one setting. A row is an experiment, its values means over the
 seeds of the mean over the last evaluations; differences are taken seed by seed to the run of
 ``--reference``. One that a paired t-test at 95 % does not tell from zero is in parentheses. Seconds
-are of short runs of the same names in ``--seconds``, made while the machine did nothing else.
+are of short runs of the same names in ``--seconds``.
 """
 
 import argparse
@@ -45,10 +45,10 @@ def name_of(folder: Path, setting: str) -> str:
     return f"`{methods}`" + (f", {', '.join(words)}" if words else "")
 
 
-def table(folder: Path, reference: str, timed: Path) -> str:
+def table(folder: Path, reference: str, timed: Path | None) -> str:
     """The Markdown table of the runs below a folder, the best on unseen domains first."""
     seconds: dict[str, list[float]] = defaultdict(list)
-    for run in read_runs([timed])[0]:
+    for run in read_runs([timed])[0] if timed else ():
         spent = run.results.seconds["train"] + run.results.seconds["aggregate"]
         seconds[run.folder.parent.name].append(spent / run.results.completed_rounds)
     found, messages = read_runs([folder])
@@ -63,7 +63,8 @@ def table(folder: Path, reference: str, timed: Path) -> str:
     head = ["method"]
     for domain in domains:
         head += [domain, "difference"]
-    head += ["worst tenth, seen"] * len(worst) + ["MiB a round", "seconds a round"]
+    head += ["worst tenth, seen"] * len(worst) + ["MiB a round"]
+    head += ["seconds a round"] * bool(timed)
     rows = []
     for path, runs in experiments.items():
         cells = [name_of(path, first.setting or "")]
@@ -75,8 +76,10 @@ def table(folder: Path, reference: str, timed: Path) -> str:
             (run.communication.bytes_down + run.communication.bytes_up) / run.completed_rounds
             for run in runs.values()
         ]
-        spent = seconds.get(path.name)
-        cells += [f"{np.mean(sent) / 2**20:.1f}", f"{np.mean(spent):.2f}" if spent else ""]
+        cells.append(f"{np.mean(sent) / 2**20:.1f}")
+        if timed:
+            spent = seconds.get(path.name)
+            cells.append(f"{np.mean(spent):.1f}" if spent else "")
         rows.append((-np.mean(means[: len(domains) - len(worst)]), cells))
     lines = [head, ["---"] + ["---:"] * (len(head) - 1), *(cells for _, cells in sorted(rows))]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n" + "\n".join(messages)
@@ -86,6 +89,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--reference", required=True, help="folder's name, as demo_weather_fedavg")
-    parser.add_argument("--seconds", type=Path, help="work dir of short runs (default: DIR)")
+    parser.add_argument("--seconds", type=Path, help="work dir of short runs, timed")
     args = parser.parse_args()
-    print(table(args.folder, args.reference, args.seconds or args.folder))
+    print(table(args.folder, args.reference, args.seconds))

@@ -27,7 +27,7 @@ from fedseg.runs.history import (
     summarize,
     timeless,
 )
-from fedseg.runs.schema import FILE_NAME, Results, read_results
+from fedseg.runs.schema import FILE_NAME, Results, check_percentages, read_results
 
 CLIENTS = "clients.json"
 VERIFIED = "verified.json"
@@ -81,6 +81,7 @@ class RunFiles:
             return self.results
         path, content = self.folder / HISTORY, plain(summarize(self.history))
         curves = read_model(HistoryFacts, content, path).curves
+        check_percentages(curves.figures, path)
         length = self._option("train_cfg", "val_last_rounds") or 0
         averages = curves.average(self.rounds, length if length > 0 else WINDOW)
         return read_model(Summary, {**content, **averages}, path)

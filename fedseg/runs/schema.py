@@ -5,7 +5,7 @@ config says (``config.json``) and what follows from the curves. In files of vers
 stands in the file.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -288,7 +288,12 @@ def _check_rankable(results: Results, path: Path) -> None:
     columns = {name: [value, *curves.figures.get(name, [])] for name, value in final.items()}
     for name, mean in results.last_rounds.mean.items():
         columns.setdefault(name, []).append(mean)
+    check_percentages(columns, path, f"; {REWRITE}")
+
+
+def check_percentages(columns: Mapping[str, Sequence[Any]], path: Path, fix: str = "") -> None:
+    """Raise DataError if a main metric has a value outside of 0 to 100."""
     for name, column in columns.items():
         wrong = [value for value in column if is_number(value) and not 0 <= value <= 100]
         if Metric.parse(name).metric in MAIN_METRICS and wrong:
-            raise DataError(f"{path}: {name}: is {wrong[0]}, must be from 0 to 100; {REWRITE}")
+            raise DataError(f"{path}: {name}: is {wrong[0]}, must be from 0 to 100{fix}")

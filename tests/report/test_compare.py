@@ -61,7 +61,8 @@ def test_paired_differences_are_of_the_last_window(tmp_path):
     for name, gain in (("a", 0.0), ("b", 1.0)):
         # before the last four rounds the second run is far behind
         folder = tmp_path / name
-        write_history(folder, [record(r, gain if r > 6 else -50 * gain) for r in range(1, 11)])
+        values = (50 + (gain if r > 6 else -50 * gain) for r in range(1, 11))
+        write_history(folder, [record(r, value) for r, value in enumerate(values, 1)])
         config = {"train_cfg": {"max_rounds": 20, "val_last_rounds": 4}}
         (folder / "config.json").write_text(json.dumps(config))
     sides = read_sides([tmp_path / "a", tmp_path / "b"])
@@ -349,6 +350,9 @@ def test_many_domains_and_a_name_like_a_formula(tmp_path):
     picture = save_figure(figure, tmp_path / "curves.png")
     with Image.open(picture) as image:
         assert image.height < 5000  # 24 panels, three in a row
+    lines[-1]["metrics"] = {"seen/mIoU": 100.5}
+    with pytest.raises(DataError, match=r"seen/mIoU: is 100\.5, must be from 0 to 100"):
+        compare(read_sides([write_history(tmp_path / "c", lines)] * 2))
 
 
 @pytest.mark.parametrize(
