@@ -93,7 +93,8 @@ def read_file(path: str | Path, below: Below | None = None) -> Merged:
     if imports:
         if not isinstance(imports, Mapping):
             raise ConfigError(f"{path}: custom_imports: must be a dict, not {shown(imports)}")
-        with _telling(path, f": put it into {Path(path).resolve().parent} or install it"):
+        fix = f": put it into {Path(path).resolve().parent} or install it"
+        with _telling(f"{path}: custom_imports", "failed", fix):
             import_modules_from_strings(**copy.deepcopy(imports))
     return merged
 
@@ -132,7 +133,9 @@ def _read(file: str, below: Below | None, above: tuple[str, ...] = ()) -> Merged
 
 
 @contextmanager
-def _telling(file: str | Path, fix: str = "") -> Iterator[None]:
+def _telling(
+    file: str, problem: str = "cannot be read as a config", fix: str = ""
+) -> Iterator[None]:
     """Whatever goes wrong in a user's file is a ConfigError; ``fix``: of an import."""
     try:
         yield
@@ -141,7 +144,7 @@ def _telling(file: str | Path, fix: str = "") -> Iterator[None]:
     except (Exception, SystemExit) as error:
         kind = type(error).__name__
         fix = fix if isinstance(error, ImportError) else ""
-        raise ConfigError(f"{file}: cannot be read as a config: {kind}: {error}{fix}") from error
+        raise ConfigError(f"{file}: {problem}: {kind}: {error}{fix}") from error
 
 
 def _substituted(file: str) -> str:

@@ -158,7 +158,7 @@ def written(folder: Path, out: str) -> Any:
 def verified(folder: Path, _out: str) -> Any:
     """What verify has declared sound: results and history; how long things took apart."""
     with suppress(ValueError, OSError):
-        results = json.loads((folder / "run" / "results.json").read_text())
+        results = json.loads((folder / "run" / "results.json").read_text("utf-8-sig"))
         return _given({**results, "seconds": None}), _history(folder)
     return None
 

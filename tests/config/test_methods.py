@@ -249,7 +249,8 @@ def test_wrong_names_are_said_with_what_there_is(mine, write):
     with pytest.raises(ConfigError, match=r"cifar10_a01: .*'cifar10_a0"):
         name_of("cifar10_a01", [])
     path = write("lacking.py", SETTING + 'custom_imports = dict(imports=["no_such"])\n')
-    with pytest.raises(ConfigError, match=rf"lacking.py: .*no_such.*: put it into {path.parent}"):
+    fix = f"put it into {path.parent}"
+    with pytest.raises(ConfigError, match=rf"lacking.py: custom_imports: .*no_such.*: {fix}"):
         compose(path)
     path = write("lonely.py", SETTING + 'methods = ["swa"]\n')
     with pytest.raises(ConfigError, match=r"methods: .*_base_"):
