@@ -9,7 +9,6 @@ Through Personalization", ICML 2021, algorithm 1.
 from collections.abc import Mapping
 
 import torch
-from torch import Tensor
 
 from fedseg.algorithms.fedavg import FedAvg
 from fedseg.batchnorm import frozen_running_statistics
@@ -46,9 +45,8 @@ class FedRep(FedAvg):
             )
 
     def bind(self, flat: FlatModel) -> None:
-        self._shared, trained = ~flat.personal, {slot.name for slot in flat.slots}
-        named = [(n, p) for n, p in flat.model.named_parameters() if n in trained]
-        self._parts = [(p, n in flat.personal_names) for n, p in named]
+        self._shared, named = ~flat.personal, flat.model.named_parameters()
+        self._parts = [(p, n in flat.personal_names) for n, p in named if p.requires_grad]
 
     def begin(self, client: Client) -> None:
         self._before = client.w.clone()
@@ -68,21 +66,21 @@ class FedRep(FedAvg):
 
     def after_step(self, client: Client) -> None:
         torch.where(self._held, self._before, client.w, out=client.w)
-        for state in client.local.optimizer.state.values():
-            for moment in state.values():
-                if isinstance(moment, Tensor) and moment.shape == client.w.shape:
-                    moment.masked_fill_(self._held, 0)
         self._before.copy_(client.w)
+        held = self._held
         self._hold(client, client.step + 1)
+        if self._held is not held:
+            client.local.reset_state()
 
 
 @ALGORITHMS.register_module()
 class Ditto(FedAvg):
     """FedAvg, and every client also trains its own model, pulled towards the received one.
 
-    After each local step the client's model takes a step of plain SGD on the same minibatch:
-    ``v <- v - eta (g(v) + lam (v - w_received))``. It starts from the first received model.
-    BatchNorm normalizes by the batch there, and its statistics are those of the received model.
+    After each local step the client's model takes a step of plain SGD on the same minibatch, with
+    each parameter's local rate: ``v <- v - eta (g(v) + lam (v - w_received))``. It starts from the
+    first received model. BatchNorm normalizes by the batch there, and its statistics are those of
+    the received model.
 
     Args:
         lam: strength of the pull; 0: local training alone.
@@ -108,5 +106,8 @@ class Ditto(FedAvg):
         with frozen_running_statistics(client.model), torch.enable_grad():
             client.backward(replay=True)
         client.grad.add_(personal - client.start, alpha=self.lam)
-        personal.add_(client.grad, alpha=-client.lr)
+        for group in client.local.optimizer.param_groups:
+            for part in (p for p in group["params"] if p.grad is not None):  # w, or views of it
+                part.data.add_(part.grad, alpha=-group["lr"])
+        personal.copy_(client.w)
         client.w.copy_(self._trained)

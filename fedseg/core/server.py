@@ -124,7 +124,8 @@ class Aggregate:
 
     def counters(self) -> dict[str, Tensor]:
         """Integer buffers averaged by N_k and rounded."""
-        return {n: (c / self.weights["samples"]).round().long() for n, c in self._counters.items()}
+        samples = self._sent["buffers", "samples"]  # updates may have other weights
+        return {n: (c / samples).round().long() for n, c in self._counters.items()}
 
 
 def _weighted(sent: Tensor | tuple[Tensor, Tensor], weight: float | None) -> tuple[Tensor, Tensor]:

@@ -124,6 +124,7 @@ class ClientTrainer:
         self._shielded = flat.personal if corrects else None
         self.call_hook("before_client", client=client)
         if task.exchange in algorithm.full_gradient:
+            self.local_loss.receive(client)
             client.full_gradient = self._full_gradient(client)
         payloads: Mapping[str, Any] | None = None
         if algorithm.trains(task.exchange):

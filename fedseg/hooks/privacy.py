@@ -45,6 +45,7 @@ class PrivateSum(Aggregate):
             self._sums.setdefault(("delta", weighting), torch.zeros_like(noise)).add_(noise)
             self.weights[weighting] = self._sent["delta", weighting] = clients
         self._sums.setdefault(("buffers", "samples"), buffers.to(noise.dtype))
+        self._sent["buffers", "samples"] = self._sent["buffers", "samples"] or 1
         self.num_clients = clients
         self._means.clear()
 

@@ -289,7 +289,8 @@ class FederatedRunner(Runner):
             estimate: re-estimate its BatchNorm statistics where configured, for an evaluation.
         """
         averaged = self.averaging.averaged_model(self) if self.averaging is not None else None
-        if averaged is None or self.averaging.bn != "reestimate" or self.batchnorm is not None:
+        local = self.batchnorm is not None and self.batchnorm.layers
+        if averaged is None or self.averaging.bn != "reestimate" or local:
             return averaged
         if self._estimate is None or self._estimate[0] != self.round:
             if not estimate:

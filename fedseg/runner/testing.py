@@ -42,8 +42,8 @@ def evaluate_checkpoint(
         raise ConfigError(
             f"{where}: has neither test_dataloader nor val_dataloader, nothing to test"
         )
-    averaging = runner.cfg.get("averaging") or {}
-    if averaging.get("bn") == "reestimate" and runner.batchnorm is None:
+    estimates = getattr(runner.averaging, "bn", None) == "reestimate"
+    if estimates and not getattr(runner.batchnorm, "local_statistics", False):
         runner.logger.warning(
             "averaging.bn='reestimate': the checkpoint of a round that was not evaluated keeps "
             "averaged statistics, and they are tested"

@@ -369,7 +369,7 @@ def test_resumed_bit_for_bit(small_config, tmp_path, name):
 
 
 @pytest.mark.filterwarnings("ignore:partition", "ignore:algorithm")
-@pytest.mark.parametrize("algorithm", ["SCAFFOLD", "FedGloSS", "FedSMOO"])
+@pytest.mark.parametrize("algorithm", ["SCAFFOLD", "FedGloSS", "FedSMOO", "MIME", "MIMELite"])
 def test_with_other_algorithms(small_config, tmp_path, algorithm):
     sgd = {"_delete_": True, "type": "OptimWrapper", "optimizer": {"type": "SGD", "lr": 0.05}}
     for name, options in PIXEL_LOSSES.items():

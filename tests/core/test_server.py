@@ -10,9 +10,9 @@ from fedseg.core.messages import ClientResult, Size, Task, Update
 from fedseg.core.server import Aggregate, Server
 
 
-def result(samples, delta, buffers=(), counters=None, **vectors):
+def result(samples, delta, buffers=(), counters=None, weights=None, **vectors):
     task = Task(1, 0, 0, "c", samples, 1, {})
-    update = Update({"delta": torch.as_tensor(delta), **vectors})
+    update = Update({"delta": torch.as_tensor(delta), **vectors}, weights or {})
     return ClientResult(task, update, torch.tensor(buffers), counters or {}, {}, 0.0)
 
 
@@ -91,6 +91,7 @@ def test_the_servers_vectors_are_its_own():
 
 
 def test_buffers_and_counters_are_averaged_by_samples():
+    """Whatever an update weighs in its mean."""
     flat, server = make_server()
     updates = Aggregate()
     for n, value, count in ((1, 2.0, 10), (3, 6.0, 21)):
@@ -100,6 +101,7 @@ def test_buffers_and_counters_are_averaged_by_samples():
                 torch.zeros_like(flat.w),
                 torch.full_like(flat.buffers, value).tolist(),
                 {"norm.num_batches_tracked": torch.tensor(count)},
+                {"samples": 1},
             )
         )
     server.take_buffers(updates)

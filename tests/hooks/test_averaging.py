@@ -208,9 +208,11 @@ def statistics_by_hand(runner, w):
     return x.mean((0, 2, 3)), x.var((0, 2, 3))
 
 
-def test_statistics_can_be_reestimated(tmp_path):
+@pytest.mark.parametrize("personal", [None, "conv2"])
+def test_statistics_can_be_reestimated(tmp_path, personal):
     averaging = {"type": "WIMA", "window": 4, "bn": "reestimate"}
-    _, runner, seen = run(tmp_path, averaging, 4, **EVALUATED, train_dataloader={"batch_size": 11})
+    options = {**EVALUATED, "train_dataloader": {"batch_size": 11}, "personal": personal}
+    _, runner, seen = run(tmp_path, averaging, 4, **options)
     w, buffers = runner.evaluated_model()
     mean_, var = statistics_by_hand(runner, w)
     slots = {s.name: s.view(buffers) for s in runner.flat.buffer_slots}

@@ -17,7 +17,12 @@ from fedseg.runner.build import build_trainer
 LR, STEPS = 0.1, 5
 PLAN = ("ab", "bcd", "ad", "b")
 SHARED = np.array([True, True, False])  # of the three numbers; the last one is the head
-MOMENTUM = {"optim_wrapper": {"optimizer": {"type": "SGD", "lr": LR, "momentum": 0.5}}}
+DECAY = 0.3
+SGD = {"type": "SGD", "lr": LR, "momentum": 0.5, "weight_decay": DECAY}
+MOMENTUM = {"optim_wrapper": {"optimizer": SGD}}
+BY_NAME = {"paramwise_cfg": {"custom_keys": {"head": {"lr_mult": 3.0}}}}  # a parameter each
+APART = {"optim_wrapper": {"optimizer": SGD, **BY_NAME}}
+RATES = LR * np.array([1, 1, 3])
 CLIPPED = {"optim_wrapper": {"type": "SAMOptimWrapper", "rho": 0.3, "clip_grad": {"max_norm": 0.7}}}
 
 
@@ -129,7 +134,7 @@ def test_scaffolds_correction_acts_on_the_shared_part(tmp_path):
 
 
 @pytest.mark.parametrize("share", [0.0, 0.4, 1.0])
-@pytest.mark.parametrize("local", [{}, MOMENTUM, CLIPPED])
+@pytest.mark.parametrize("local", [{}, MOMENTUM, APART, CLIPPED])
 def test_fedrep_trains_one_part_after_the_other(tmp_path, share, local):
     """SAM's perturbation and the norm to clip by are those of the part that is trained."""
 
@@ -144,8 +149,10 @@ def test_fedrep_trains_one_part_after_the_other(tmp_path, share, local):
                 if local is CLIPPED:
                     g = gradient(client, w + 0.3 * g / np.linalg.norm(g)) * part
                     g = g * min(1, 0.7 / (np.linalg.norm(g) + 1e-6))
-                velocity = (0.5 if local is MOMENTUM else 0) * velocity + g
-                w = w - LR * velocity
+                if local in (MOMENTUM, APART):
+                    g = g + DECAY * w * part + 0.5 * velocity
+                velocity = g
+                w = w - (RATES if local is APART else LR) * velocity
         return w
 
     config = run(tmp_path, {"type": "FedRep", "personal_share": share}, **local)
@@ -161,14 +168,14 @@ def test_ditto(tmp_path, lam):
         for client in clients:
             v = own.setdefault(client, w.copy())
             for _ in range(STEPS):
-                v = v - LR * (gradient(client, v) + lam * (v - w))
+                v = v - RATES * (gradient(client, v) + lam * (v - w))
             own[client] = v
         total = sum(toyquad.USERS[c] for c in clients)
-        w = sum(toyquad.USERS[c] / total * toyquad.local_steps(c, w, STEPS, LR) for c in clients)
-    config = toyquad.run(tmp_path, {"type": "Ditto", "lam": lam}, client_sampler=fixed(*PLAN))
-    np.testing.assert_allclose(toyquad.final(config), w, rtol=1e-12)
+        w = sum(toyquad.USERS[c] / total * toyquad.local_steps(c, w, STEPS, RATES) for c in clients)
+    config = run(tmp_path, {"type": "Ditto", "lam": lam}, personal=None, optim_wrapper=BY_NAME)
+    np.testing.assert_allclose(model(config), w, rtol=1e-12)
     for client, v in own.items():
-        got = toyquad.client_vector(config, client, "own_model")
+        got = toyseg.client_states(config)["clients"][client]["own_model"][[0, 1, 8]]
         np.testing.assert_allclose(got, v, rtol=1e-12, err_msg=client)
 
 
