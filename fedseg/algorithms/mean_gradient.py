@@ -72,7 +72,5 @@ def k_eta(client: Client, count_momentum: bool) -> float:
             f"round {client.round}: the local learning rate is {client.lr!r}, and the algorithm "
             "divides by it. End the schedule (param_scheduler, averaging) above 0"
         )
-    steps = client.step
-    if count_momentum:
-        return client.lr * unit_steps(client.local.optimizer.param_groups[0], steps)
-    return client.lr * steps
+    group = client.local.optimizer.param_groups[0]
+    return client.lr * (unit_steps(group, client.step) if count_momentum else client.step)

@@ -77,10 +77,9 @@ class FedRep(FedAvg):
 class Ditto(FedAvg):
     """FedAvg, and every client also trains its own model, pulled towards the received one.
 
-    After each local step the client's model takes a step of plain SGD on the same minibatch, with
-    each parameter's local rate: ``v <- v - eta (g(v) + lam (v - w_received))``. It starts from the
-    first received model. BatchNorm normalizes by the batch there, and its statistics are those of
-    the received model.
+    After each local step the client's model, which starts from the first received one, takes a step
+    of plain SGD on the same minibatch, with each parameter's rate: ``v <- v - eta (g(v) + lam (v -
+    w_received))``. BatchNorm normalizes by the batch, its statistics are the received model's.
 
     Args:
         lam: strength of the pull; 0: local training alone.

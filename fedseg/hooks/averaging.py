@@ -263,8 +263,7 @@ class WIMA(ModelAverage):
     def average(self) -> tuple[Tensor, Tensor] | None:
         if not self._rounds:
             return None
-        count = len(self._rounds)
-        return self._sums["w"] / count, self._sums["buffers"] / count
+        return tuple(self._sums[name] / len(self._rounds) for name in ("w", "buffers"))
 
     def state_dict(self) -> dict[str, Any]:
         return {"sums": self._sums, "rounds": list(self._rounds)}

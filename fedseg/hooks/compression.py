@@ -46,8 +46,8 @@ class Compression(FederatedHook):
     seed = 0
 
     def bind(self, flat: FlatModel) -> None:
-        mask = torch.zeros_like(flat.w) if flat.personal is None else flat.personal
-        self.spans = [s.span for s in flat.slots if s.numel and not mask[s.span].any()]
+        shared = [s for s in flat.slots if s.name not in flat.personal_names]
+        self.spans = [s.span for s in shared if s.numel]
         self.size = sum(span.stop - span.start for span in self.spans)
 
     def compress(self, vector: Tensor, client: Client) -> tuple[Tensor, int]:

@@ -78,8 +78,7 @@ class DPFedAvg(FederatedHook):
         self.noise, self.clip, self.delta = noise, clip, delta
 
     def bind(self, flat: FlatModel) -> None:
-        personal = flat.personal
-        self._spans = [s.span for s in flat.slots if personal is None or not personal[s.span].any()]
+        self._spans = [s.span for s in flat.slots if s.name not in flat.personal_names]
 
     def before_train(self, runner: Any) -> None:
         """Raise ConfigError for what would reveal more about a client than the budget covers."""

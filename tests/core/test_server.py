@@ -91,19 +91,12 @@ def test_the_servers_vectors_are_its_own():
 
 
 def test_buffers_and_counters_are_averaged_by_samples():
-    """Whatever an update weighs in its mean."""
     flat, server = make_server()
     updates = Aggregate()
     for n, value, count in ((1, 2.0, 10), (3, 6.0, 21)):
-        updates.add(
-            result(
-                n,
-                torch.zeros_like(flat.w),
-                torch.full_like(flat.buffers, value).tolist(),
-                {"norm.num_batches_tracked": torch.tensor(count)},
-                {"samples": 1},
-            )
-        )
+        buffers = torch.full_like(flat.buffers, value).tolist()
+        counters = {"norm.num_batches_tracked": torch.tensor(count)}
+        updates.add(result(n, torch.zeros_like(flat.w), buffers, counters, {"samples": 1}))
     server.take_buffers(updates)
     assert (server.buffers == 5).all()
     assert server.counters["norm.num_batches_tracked"] == 18  # 18.25

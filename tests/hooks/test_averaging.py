@@ -192,7 +192,9 @@ EVALUATED = {
         "seen": {"batch_size": 4, "dataset": {"type": "ToyScenes", "test_mode": True}}
     },
     "val_evaluator": {"type": "PixelAccuracy"},
+    "train_dataloader": {"batch_size": 11},
 }
+ESTIMATED = {"type": "WIMA", "window": 4, "bn": "reestimate"}
 
 
 def statistics_by_hand(runner, w):
@@ -210,9 +212,7 @@ def statistics_by_hand(runner, w):
 
 @pytest.mark.parametrize("personal", [None, "conv2"])
 def test_statistics_can_be_reestimated(tmp_path, personal):
-    averaging = {"type": "WIMA", "window": 4, "bn": "reestimate"}
-    options = {**EVALUATED, "train_dataloader": {"batch_size": 11}, "personal": personal}
-    _, runner, seen = run(tmp_path, averaging, 4, **options)
+    _, runner, seen = run(tmp_path, ESTIMATED, 4, **EVALUATED, personal=personal)
     w, buffers = runner.evaluated_model()
     mean_, var = statistics_by_hand(runner, w)
     slots = {s.name: s.view(buffers) for s in runner.flat.buffer_slots}
@@ -220,14 +220,12 @@ def test_statistics_can_be_reestimated(tmp_path, personal):
     torch.testing.assert_close(slots["bn1.running_mean"], mean_, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(slots["bn1.running_var"], var, rtol=0.05, atol=0)
     assert runner.model.bn1.momentum == 0.1 and runner.model.renamed.momentum == 0.1
-    again = runner.evaluated_model()[1]
-    assert torch.equal(buffers, again), "a pure function of the model"
+    assert torch.equal(buffers, runner.evaluated_model()[1]), "a pure function of the model"
     close(w, mean(seen.models))
 
 
 def test_statistics_that_a_network_has_frozen_are_not_reestimated(tmp_path):
-    averaging = {"type": "WIMA", "window": 4, "bn": "reestimate"}
-    _, runner, _ = run(tmp_path, averaging, 2, **EVALUATED, model={"type": "FrozenToySegNet"})
+    _, runner, _ = run(tmp_path, ESTIMATED, 2, **EVALUATED, model={"type": "FrozenToySegNet"})
     _, buffers = runner.evaluated_model()
     new = {s.name: s.view(buffers) for s in runner.flat.buffer_slots}
     old = {s.name: s.view(runner.server.buffers) for s in runner.flat.buffer_slots}

@@ -43,12 +43,12 @@ class TwoPartQuadratic(BaseModel):
         return {"loss": (curvature * (w - target) ** 2).sum(1).mean() / 2}
 
 
-def run(folder, algorithm="FedAvg", plan=PLAN, personal="@head", **changes):
+def run(folder, algorithm="FedAvg", plan=PLAN, personal="@head", freeze=(), **changes):
     options = algorithm if isinstance(algorithm, dict) else {"type": algorithm}
     return toyquad.run(
         folder,
         options,
-        model={"type": "TwoPartQuadratic"},
+        model={"type": "TwoPartQuadratic", "freeze": freeze},
         custom_imports={"imports": ["test_personal"], "allow_failed_imports": False},
         client_sampler=fixed(*plan),
         personal=personal,
@@ -195,13 +195,7 @@ def test_mistakes(tmp_path, changes, message):
 
 
 def test_frozen_parameters_stay_for_everybody(tmp_path):
-    config = toyquad.run(
-        tmp_path,
-        {"type": "FedAvg"},
-        model={"type": "TwoPartQuadratic", "freeze": ["head"]},
-        custom_imports={"imports": ["test_personal"], "allow_failed_imports": False},
-        client_sampler=fixed(*PLAN),
-    )
+    config = run(tmp_path, personal=None, freeze=["head"])
     w, _ = federated(lambda c, w: np.where(SHARED, toyquad.local_steps(c, w, STEPS, LR), w))
     np.testing.assert_allclose(model(config), w, rtol=1e-12)
     assert toyseg.history(config)[0]["bytes_up"] == 2 * 2 * 8
