@@ -104,7 +104,7 @@ class PixelContrast(OfPixels):
 
 def embed(client: Client, features: Tensor) -> Tensor:
     """Embeddings [B, D, h, w] of features, of length 1."""
-    return F.normalize(full_precision(client.model.projection(features)), dim=1)
+    return F.normalize(client.model.projection(full_precision(features)), dim=1)
 
 
 def small_labels(labels: Tensor, size: torch.Size, num_classes: int) -> Tensor:

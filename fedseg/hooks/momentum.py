@@ -40,7 +40,6 @@ class KeptMomentum(FederatedHook):
                 "custom_hooks: KeptMomentum keeps the momentum of SGD, and optim_wrapper.optimizer "
                 "has none: set its momentum, or leave the hook out"
             )
-
         if getattr(runner.algorithm, "count_momentum", False):
             raise ConfigError(
                 "custom_hooks: KeptMomentum contradicts algorithm.count_momentum, which assumes "
@@ -51,10 +50,8 @@ class KeptMomentum(FederatedHook):
         buffers = self._store.get(_position(runner, client))
         for name, parameter in _parameters(client).items():
             if name in buffers:
-                state = client.local.optimizer.state[parameter]
-                if state.get(BUFFER) is None:
-                    state[BUFFER] = torch.zeros_like(parameter)
-                state[BUFFER].copy_(buffers[name])
+                kept = buffers[name].to(parameter.device, copy=True)
+                client.local.optimizer.state[parameter][BUFFER] = kept
 
     def after_client(self, runner: Run, client: Client, update: Update) -> None:
         states = client.local.optimizer.state

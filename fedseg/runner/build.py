@@ -24,7 +24,7 @@ from mmengine.hooks import Hook
 from mmengine.model import revert_sync_batchnorm
 from mmengine.optim.scheduler import param_scheduler as kinds
 from mmengine.registry import init_default_scope
-from mmengine.runner import set_random_seed
+from mmengine.runner import Priority, get_priority, set_random_seed
 from torch import nn
 from torch.nn.parameter import is_lazy
 
@@ -104,7 +104,7 @@ def build_trainer(config: Config | Mapping[str, Any], run: Any = None) -> Client
     flat = build_vectors(move_model(build_model(cfg), cfg), cfg)
     hooks = [
         hook
-        for field, _, hook in build_hooks(cfg)
+        for field, hook in build_hooks(cfg)
         if field in ("batchnorm", *REGISTRIES) or field.startswith("custom_hooks")
     ]
     bind_hooks(hooks, flat)
@@ -119,8 +119,8 @@ def build_trainer(config: Config | Mapping[str, Any], run: Any = None) -> Client
     return trainer
 
 
-def build_hooks(cfg: Config) -> Iterator[tuple[str, Mapping[str, Any], Any]]:
-    """Every hook of a config, as (field, its config, the hook)."""
+def build_hooks(cfg: Config) -> list[tuple[str, Any]]:
+    """Every hook of a config, as (field, the hook), in the order in which they act."""
     hooks = dict(DEFAULT_HOOKS)
     for name, changes in (cfg.get("default_hooks") or {}).items():
         if name not in DEFAULT_HOOKS:
@@ -139,13 +139,13 @@ def build_hooks(cfg: Config) -> Iterator[tuple[str, Mapping[str, Any], Any]]:
         fields[f"custom_hooks[{number}]"] = hook, Hook
     for name in REGISTRIES:  # of what the others leave
         fields[name] = cfg.get(name), FederatedHook
+    built = []
     for field, (config, kind) in fields.items():
         if config is None:
             continue
-        options, told = config, {}
-        if isinstance(config, Mapping):
-            options, told = {k: v for k, v in config.items() if k != "priority"}, config
-        hook = build(REGISTRIES.get(field, HOOKS), options, field, base=kind)
+        options = dict(config) if isinstance(config, Mapping) else {}
+        priority = options.pop("priority", None)
+        hook = build(REGISTRIES.get(field, HOOKS), options or config, field, base=kind)
         if field in REGISTRIES:
             hook.seed = cfg.randomness.seed
         if kind is LocalState:
@@ -153,7 +153,13 @@ def build_hooks(cfg: Config) -> Iterator[tuple[str, Mapping[str, Any], Any]]:
         if kind is Hook and isinstance(hook, ModelAverage | LocalState):
             own_field = "averaging" if isinstance(hook, ModelAverage) else "batchnorm"
             raise ConfigError(f"{field}: {type(hook).__name__} goes into {own_field}")
-        yield field, told, hook
+        hook.priority = hook.priority if priority is None else priority
+        try:
+            built.append((get_priority(hook.priority), field, hook))
+        except (KeyError, TypeError, ValueError) as error:
+            known = ", ".join(Priority.__members__)
+            raise ConfigError(f"{field}.priority: must be 0 to 100 or one of {known}") from error
+    return [(field, hook) for _, field, hook in sorted(built, key=lambda one: one[0])]
 
 
 def bind_hooks(hooks: list[Any], flat: FlatModel) -> None:

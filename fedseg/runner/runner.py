@@ -146,16 +146,15 @@ class FederatedRunner(Runner):
     def call_hook(self, fn_name: str, **kwargs: Any) -> None:
         """Call a stage of every hook that has it (MMEngine's own loses tracebacks)."""
         for hook in self._hooks:
-            stage = getattr(hook, fn_name, None)
-            if stage is not None:
-                stage(self, **kwargs)
+            if hasattr(hook, fn_name):
+                getattr(hook, fn_name)(self, **kwargs)
         dataset = getattr(self.data, "dataset", None) if fn_name == "before_round" else None
         if hasattr(dataset, "check_files"):
             dataset.check_files()
 
     def register_hooks(self, default_hooks: Any = None, custom_hooks: Any = None) -> None:
-        for field, config, hook in build_hooks(self.cfg):
-            self.register_hook(hook, config.get("priority"))
+        for field, hook in build_hooks(self.cfg):
+            self.register_hook(hook)
             if field in ("averaging", "batchnorm", "compression", "privacy"):
                 setattr(self, field, hook)
 

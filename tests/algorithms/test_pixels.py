@@ -379,6 +379,7 @@ def test_with_other_algorithms(small_config, tmp_path, algorithm):
             local_loss={"type": name, **options},
             algorithm={"type": algorithm, **ENTRIES[algorithm].options},
             optim_wrapper=sgd,
+            train_cfg={"amp": algorithm == "MIMELite"},
         )
         assert torch.isfinite(toyseg.train(config).server.w).all()
         assert all(line["rejected"] == [] for line in toyseg.history(config))

@@ -112,7 +112,7 @@ def build_trainer(parts: Mapping[str, Any], **changes: Any) -> ClientTrainer:
     config["optim_wrapper"]["optimizer"]["fused"] = False  # there are no such kernels
     config = complete_config(Config(config))
     flat = FlatModel(move_model(build_model(config), config))
-    bind_hooks([hook for _, _, hook in build_hooks(config) if isinstance(hook, LocalState)], flat)
+    bind_hooks([hook for _, hook in build_hooks(config) if isinstance(hook, LocalState)], flat)
     return assemble_trainer(config, flat, call_hook=call_hook)
 
 

@@ -40,6 +40,9 @@ RUNS = {
         "model": {"lora": {"r": 2}},
     },
     "Ditto": {"algorithm": {"_delete_": True, "type": "Ditto"}},
+    "hooks by priority": {
+        "custom_hooks": [{"type": "SignFlip"}, {"type": "PoisonHook", "clients": "all", "value": 1}]
+    },
     "FedRep": {"algorithm": {"_delete_": True, "type": "FedRep"}, "personal": "@head"},
     "FedDyn on disk, blocks": {"algorithm": DYN, "state_store": {"keep": "disk"}},
     "FedDyn in memory, SWA with new statistics": {

@@ -259,11 +259,14 @@ def test_a_default_hook_without_a_type_keeps_its_own(tmp_path):
     own = {"progress": {"seconds": 7.0}, "checkpoint": {"interval": 3, "priority": "LOW"}}
     config = Config(toyseg.settings(tmp_path))
     config["default_hooks"] = {**own, "pictures": None}
-    hooks = {field: (told, hook) for field, told, hook in build_hooks(config)}
-    assert type(hooks["default_hooks.progress"][1]).__name__ == "ProgressHook"
-    assert hooks["default_hooks.progress"][1].seconds == 7.0
-    assert hooks["default_hooks.checkpoint"][0]["priority"] == "LOW"
-    assert hooks["default_hooks.checkpoint"][1].interval == 3
+    hooks = dict(build_hooks(config))
+    progress = hooks["default_hooks.progress"]
+    assert type(progress).__name__ == "ProgressHook" and progress.seconds == 7.0
+    assert hooks["default_hooks.checkpoint"].priority == "LOW"
+    assert hooks["default_hooks.checkpoint"].interval == 3
+    config.default_hooks["checkpoint"]["priority"] = "LATE"
+    with pytest.raises(ConfigError, match=r"hooks\.checkpoint\.priority: must be 0 to .* LOW,"):
+        build_hooks(config)
     assert "default_hooks.trackers" in hooks and "default_hooks.pictures" not in hooks
 
 
