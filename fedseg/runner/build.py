@@ -102,11 +102,8 @@ def build_trainer(config: Config | Mapping[str, Any], run: Any = None) -> Client
     init_default_scope(cfg.default_scope)
     set_random_seed(**cfg.randomness)
     flat = build_vectors(move_model(build_model(cfg), cfg), cfg)
-    hooks = [
-        hook
-        for field, hook in build_hooks(cfg)
-        if field in ("batchnorm", *REGISTRIES) or field.startswith("custom_hooks")
-    ]
+    of_clients = ("batchnorm", "custom_hooks", *REGISTRIES)
+    hooks = [hook for field, hook in build_hooks(cfg) if field.startswith(of_clients)]
     bind_hooks(hooks, flat)
 
     def call_hook(stage: str, **arguments: Any) -> None:

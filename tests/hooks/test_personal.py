@@ -139,10 +139,8 @@ def test_fedrep_trains_one_part_after_the_other(tmp_path, share, local):
     """SAM's perturbation and the norm to clip by are those of the part that is trained."""
 
     def train(client, w):
-        for part, steps in (
-            (~SHARED, round(share * STEPS)),
-            (SHARED, STEPS - round(share * STEPS)),
-        ):
+        first = round(share * STEPS)
+        for part, steps in ((~SHARED, first), (SHARED, STEPS - first)):
             velocity = np.zeros(3)
             for _ in range(steps):
                 g = gradient(client, w) * part
