@@ -54,7 +54,7 @@ def main() -> None:
     milliseconds = 1000 * costs["seconds per batch"]
     print(f"{milliseconds:.1f} ms a batch, {costs['images per second']:.1f} images/s")
     model, peak = (format_bytes(costs[name]) for name in ("bytes of the model", "peak memory"))
-    print(f"model {model}, peak memory {peak}")
+    print(f"model {model}, {costs['trainable']:,} parameters trainable, peak memory {peak}")
     traffic = costs["bytes per round"]
     shown = traffic and ", ".join(f"{way} {format_bytes(n)}" for way, n in traffic.items())
     print(f"a round: {shown or 'bytes unknown, no training data'}")

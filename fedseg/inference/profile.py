@@ -76,7 +76,7 @@ def profile_config(
     memory = torch.cuda.max_memory_allocated() if images.is_cuda else peak_memory() or 0
     flops = counter.get_flop_counts()
     prefix, inside = "network." * hasattr(model, "network"), getattr(model, "network", model)
-    name = type(model).__name__
+    name, weights = type(model).__name__, sum(p.numel() for p in model.parameters())
     parts = {
         f"{prefix}{part}": {
             "parameters": sum(p.numel() for p in inner.parameters()),
@@ -88,12 +88,13 @@ def profile_config(
         "size": [height, width],
         "batch size": batch_size,
         "device": str(images.device),
-        "parameters": flat.num_parameters,
+        "parameters": weights,
+        "trainable": flat.num_parameters,
         "flops": counter.get_total_flops() // batch_size,  # an addition and a product are two
         "parts": {part: costs for part, costs in parts.items() if any(costs.values())},
         "seconds per batch": median,
         "images per second": batch_size / median,
-        "bytes of the model": (flat.w.numel() + flat.buffers.numel()) * flat.w.element_size(),
+        "bytes of the model": (weights + flat.buffers.numel()) * flat.w.element_size(),
         "peak memory": memory,
         "bytes per round": dict(traffic) if traffic is not None else _traffic(cfg),
     }

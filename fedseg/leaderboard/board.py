@@ -235,9 +235,9 @@ def _own_key(results: Results) -> str:
     train, window, took = results.train, results.last_rounds, clients_per_round(results)
     return digest(
         [
-            *(train.dataset, train.samples, train.partition_sha256, results.synthetic, tests),
-            *(model_name(results), results.model.parameters, results.rounds, window.rounds),
-            *(took.min, took.max),
+            *(train.dataset, train.samples, train.content_sha256, train.partition_sha256),
+            *(results.synthetic, tests, model_name(results), results.model.parameters),
+            *(results.rounds, window.rounds, took.min, took.max),
         ]
     )
 

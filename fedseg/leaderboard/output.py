@@ -108,8 +108,9 @@ def _notes(table: Table, further: bool) -> list[str]:
 def _spread(board: Board, table: Table) -> list[TextTable]:
     """The results of a table's runs over clients or domains."""
     finals = {id_: flatten(run.results.final) for id_, run in board.runs.items()}
-    runs = {f"{row.method.label}, {row.name}": [finals[i] for i in row.runs] for row in table.runs}
-    return spread_table(runs)
+    return spread_table(
+        [(f"{r.method.label}, {r.name}", [finals[i] for i in r.runs]) for r in table.runs]
+    )
 
 
 def print_board(

@@ -205,9 +205,9 @@ def _difference(values: Mapping[Any, float], of: Mapping[Any, float], over: str)
 
 
 def _paired_rounds(name: str, reference: RunFiles, run: RunFiles) -> Cell | None:
-    """Over the last of the rounds that both have evaluated."""
+    """Over the last of the rounds that both have evaluated; the initial model is of none."""
     of, values = reference.series(name), run.series(name)
-    rounds = sorted(of.keys() & values.keys())
+    rounds = sorted(of.keys() & values.keys() - {0})
     begin = max(rounds, default=0) - min(reference.window.rounds, run.window.rounds)
     differences = [values[r] - of[r] for r in rounds if r > begin]
     return mean_cell(differences, "rounds", statistics.pstdev)

@@ -75,7 +75,7 @@ def tables(comparison: Comparison) -> Iterator[TextTable]:
         yield _metrics(comparison)
     if comparison.shares:
         yield _at_shares(comparison)
-    yield from spread_table({side.label: [run.last for run in side.runs] for side in sides})
+    yield from spread_table([(side.label, [run.last for run in side.runs]) for side in sides])
     yield from (table for title in COSTS if len((table := _costs(title, comparison)).head) > 1)
 
 
@@ -289,10 +289,11 @@ def draw_corruptions(sides: Sequence[Side]) -> Figure | None:
 def draw_trends(sides: Sequence[Side], metrics: Iterable[str]) -> Figure | None:
     """A panel for each side: its main metric over the rounds, the reference dashed, others pale.
 
-    None for few sides, whose curves can be told apart in one panel.
+    None for few sides, whose curves can be told apart in one panel, and for many, of which it would
+    take minutes.
     """
     name = next(iter(metrics), None)
-    if len(sides) <= MANY or name is None:
+    if not MANY < len(sides) <= MOST_PANELS or name is None:
         return None
     columns = min(4, len(sides))
     rows = -(-len(sides) // columns)

@@ -84,14 +84,14 @@ def number_text(cell: Cell | None, sign: str = "") -> str:
     return f"{cell.value:{sign}.2f}" + ("" if cell.std is None else f" ± {cell.std:.2f}")
 
 
-def spread_table(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> list["TextTable"]:
-    """mIoU or accuracy over clients or domains, if any is; ``runs``: label -> metrics by seed."""
-    known = [metrics for seeds in runs.values() for metrics in seeds]
+def spread_table(runs: Sequence[tuple[str, Sequence[Mapping[str, Any]]]]) -> list["TextTable"]:
+    """mIoU or accuracy over clients or domains, if any is; ``runs``: labels, metrics by seed."""
+    known = [metrics for _, seeds in runs for metrics in seeds]
     names = dict.fromkeys(n for metrics in known for n in metrics if f"{n}_worst10" in metrics)
     names = [name for name in names if Metric.parse(name).metric in MAIN_METRICS]
     rows, ends = [], {"": "all images", **SPREAD}
     for name in names:
-        for label, seeds in runs.items():
+        for label, seeds in runs:
             columns = ([metrics.get(name + end) for metrics in seeds] for end in ends)
             cells = [mean_cell([v for v in column if is_number(v)]) for column in columns]
             rows.append((name, label, *map(number_text, cells)))

@@ -22,6 +22,10 @@ def test_costs_are_those_of_closed_forms(monkeypatch, tmp_path, capsys):
     assert found["parts"]["conv1"] == {"parameters": 64 * 76, "flops": 2 * 64 * 75 * 28**2}
     assert found["size"] == [32, 32] and found["bytes per round"] is None
     assert found["images per second"] == pytest.approx(3 / found["seconds per batch"])
+    adapted = fedseg.profile("demo_shapes", ["lora"], device="cpu")  # the weights are frozen
+    every = sum(part["parameters"] for part in adapted["parts"].values())
+    assert adapted["parameters"] == every == 797_962 + adapted["trainable"] - 192 * 10 - 10
+    assert adapted["bytes of the model"] == 4 * every
     found = fedseg.profile("shakespeare", device="cpu")  # 80 steps of two LSTM layers
     assert found["flops"] == 2 * (80 * 4 * 256 * (8 + 256 + 256 + 256) + 256 * 80)
     with pytest.raises(ConfigError, match="size: 16x16"):

@@ -143,10 +143,12 @@ def test_a_row_that_is_lost_in_the_text_is_not_among_the_ranked(board):
             assert any(row.cells[c.key].status != "lost" for c in one.columns)
 
 
-def test_data_of_ones_own_are_ranked_in_boards_of_their_own(board):
+@pytest.mark.parametrize("part", ["partition_sha256", "content_sha256"])
+def test_data_of_ones_own_are_ranked_in_boards_of_their_own(board, part):
     blobs = [cifar(70.0 + seed, seed=seed, data__train__dataset="Blobs") for seed in (0, 1)]
     better = cifar(75.0, data__train__dataset="Blobs", **OTHER)
-    split = cifar(90.0, data__train__dataset="Blobs", data__train__partition_sha256="9" * 64)
+    other = {f"data__train__{part}": "9" * 64}
+    split = cifar(90.0, data__train__dataset="Blobs", **other)
     rendered = toyresults.synthetic(cifar(80.0, data__train__dataset="Blobs"))
     found = board(*blobs, better, split, rendered)
     assert not found.apart and not found.messages

@@ -45,10 +45,12 @@ def cells(*paths):
 
 
 def test_paired_differences_are_of_the_rounds_that_both_evaluated(tmp_path):
-    one = write_history(tmp_path / "a", [record(r, 10.0 + r) for r in range(1, 11)])
+    initial = [{"initial_metrics": {METRIC: 1.0}}, *[{}] * 9]  # the same model: of no round
+    one = [record(r, 10.0 + r, **initial[r - 1]) for r in range(1, 11)]
     # evaluates even rounds only, and stops at 8: better by 2 at 2, 4 and by 5 at 6, 8
     values = {2: 14.0, 4: 16.0, 6: 21.0, 8: 23.0}
-    other = write_history(tmp_path / "b", [record(r, values.get(r)) for r in range(1, 9)])
+    other = [record(r, values.get(r), **initial[r - 1]) for r in range(1, 9)]
+    one, other = write_history(tmp_path / "a", one), write_history(tmp_path / "b", other)
     reference, cell = cells(one, other)
     assert (reference.difference, reference.paired) == (None, None)
     assert reference.last == value(20.0) and cell.last == value(23.0)
@@ -254,7 +256,7 @@ def test_many_runs_have_a_panel_each(tmp_path):
     ]
     for number, axes in enumerate(panels):
         assert len(axes.lines) == 5 and list(axes.lines[-1].get_ydata()) == [number, 2 * number]
-    assert draw_trends(sides[:4], [METRIC]) is None
+    assert draw_trends(sides[:4], [METRIC]) is None and draw_trends(sides * 5, [METRIC]) is None
 
 
 def test_metrics_are_grouped(tmp_path):
@@ -306,8 +308,9 @@ def test_a_table_and_a_picture_of_the_clients(two_methods, tmp_path):
     left = sorted(path.name for path in (tmp_path / "compare").iterdir())
     assert left == ["clients.png", "compare.md", "curves.png"]
     assert (tmp_path / "mine" / "trends.png").is_file()
-    board = build_board(*read_runs([tmp_path]))
-    text = to_markdown(board)
+    twin = json.loads((tmp_path / "fedavg/0/results.json").read_text())  # of the same name
+    toyresults.write(tmp_path / "t", toyresults.changed(twin, data__train__content_sha256="9" * 64))
+    text = to_markdown(build_board(*read_runs([tmp_path])))
     assert SPREAD_TITLE in text and text.count("21.00 ± 1.41") >= 2
     file = two_methods[1] / "clients.json"
     file.write_text(file.read_text().replace('"clients"', '"clients": 3, "x"'))
