@@ -83,7 +83,7 @@ def _format(value: Any) -> str:
     if isinstance(value, Mapping) and "standard_error" in value:
         error = value["standard_error"]
         return f"{value['value']:.4g}" + (f" ± {error:.2g}" if error is not None else "")
-    return f"{np.mean([*value.values()]) if isinstance(value, Mapping) else value:.4g}"
+    return f"{_mean(value):.4g}"
 
 
 class Curve(NamedTuple):

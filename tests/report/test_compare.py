@@ -47,9 +47,9 @@ def cells(*paths):
 def test_paired_differences_are_of_the_rounds_that_both_evaluated(tmp_path):
     initial = [{"initial_metrics": {METRIC: 1.0}}, *[{}] * 9]  # the same model: of no round
     one = [record(r, 10.0 + r, **initial[r - 1]) for r in range(1, 11)]
-    # evaluates even rounds only, and stops at 8: better by 2 at 2, 4 and by 5 at 6, 8
+    # evaluates even rounds only, and stops after 9: better by 2 at 2, 4 and by 5 at 6, 8
     values = {2: 14.0, 4: 16.0, 6: 21.0, 8: 23.0}
-    other = [record(r, values.get(r), **initial[r - 1]) for r in range(1, 9)]
+    other = [record(r, values.get(r), **initial[r - 1]) for r in range(1, 10)]
     one, other = write_history(tmp_path / "a", one), write_history(tmp_path / "b", other)
     reference, cell = cells(one, other)
     assert (reference.difference, reference.paired) == (None, None)
@@ -308,8 +308,9 @@ def test_a_table_and_a_picture_of_the_clients(two_methods, tmp_path):
     left = sorted(path.name for path in (tmp_path / "compare").iterdir())
     assert left == ["clients.png", "compare.md", "curves.png"]
     assert (tmp_path / "mine" / "trends.png").is_file()
-    twin = json.loads((tmp_path / "fedavg/0/results.json").read_text())  # of the same name
-    toyresults.write(tmp_path / "t", toyresults.changed(twin, data__train__content_sha256="9" * 64))
+    names = {METRIC: 50.0} | over_clients([9.0])  # a row of the same method and name
+    twin = toyresults.results(RAINY, names, data__train__content_sha256="9" * 64)
+    toyresults.write(tmp_path / "twin", twin | {"name": "fedavg"})
     text = to_markdown(build_board(*read_runs([tmp_path])))
     assert SPREAD_TITLE in text and text.count("21.00 ± 1.41") >= 2
     file = two_methods[1] / "clients.json"
