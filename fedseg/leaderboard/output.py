@@ -107,10 +107,8 @@ def _notes(table: Table, further: bool) -> list[str]:
 
 def _spread(board: Board, table: Table) -> list[TextTable]:
     """The results of a table's runs over clients or domains."""
-    finals = {id_: flatten(run.results.final) for id_, run in board.runs.items()}
-    return spread_table(
-        [(f"{r.method.label}, {r.name}", [finals[i] for i in r.runs]) for r in table.runs]
-    )
+    rows = [(f"{r.method.label}, {r.name}", [board.runs[i] for i in r.runs]) for r in table.runs]
+    return spread_table([(n, [flatten(run.results.final) for run in runs]) for n, runs in rows])
 
 
 def print_board(

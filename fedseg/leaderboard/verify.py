@@ -30,7 +30,7 @@ from fedseg.runner.testing import evaluate_checkpoint
 from fedseg.runs.config import CONFIG_FILE, config_digest, experiment_digest
 from fedseg.runs.history import HISTORY, History, plain, read_history, summarize, timeless
 from fedseg.runs.results import dataset_facts, environment, package_versions, train_facts
-from fedseg.runs.run_files import VERIFIED
+from fedseg.runs.run_files import TOLERANCE, VERIFIED
 from fedseg.runs.schema import (
     FILE_NAME,
     OWN_DIGEST,
@@ -42,8 +42,6 @@ from fedseg.runs.schema import (
     read_results_file,
 )
 
-# Percentage points by which a metric may differ on another machine; on that of the run none.
-TOLERANCE = 0.05
 NESTED = (Mapping, list, tuple)
 RELATIVE = 1e-9  # of sums over the history, which is made of printed numbers
 

@@ -289,8 +289,7 @@ def draw_corruptions(sides: Sequence[Side]) -> Figure | None:
 def draw_trends(sides: Sequence[Side], metrics: Iterable[str]) -> Figure | None:
     """A panel for each side: its main metric over the rounds, the reference dashed, others pale.
 
-    None for few sides, whose curves can be told apart in one panel, and for many, of which it would
-    take minutes.
+    None for few sides, whose curves one panel can tell apart, and for many, which take minutes.
     """
     name = next(iter(metrics), None)
     if not MANY < len(sides) <= MOST_PANELS or name is None:

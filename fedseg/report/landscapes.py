@@ -17,14 +17,13 @@ from fedseg.errors import DataError
 from fedseg.files import write_text
 from fedseg.report.drawing import COLORS, MARKERS, new_figure, plain_axes, save_figure
 from fedseg.runner.checkpoint import run_folder
-from fedseg.runs.tables import TextTable
+from fedseg.runs.tables import MISSING, TextTable
 
 MAP = "cividis"  # the same for every kind of color vision
 LEVELS = 14
 MOST_DOTS = 60  # values of a curve up to which each has a dot
 MOST_NAMES = 40  # clients up to which each is named beside a map
 BLUR = 100  # a density is so many times as wide as the bell of an eigenvalue
-NONE = "—"
 ROWS = {
     "loss": ("loss", "loss"),
     "gradient": ("loss", "gradient_norm"),
@@ -70,14 +69,14 @@ def print_curvature(results: Mapping[str, Mapping[str, Any]]) -> None:
             for key in dict.fromkeys(chain(*columns)):
                 norms.append((f"{kind} {key}", *(_format(column.get(key)) for column in columns)))
     for title, table in tables.items():
-        if filled := [row for row in table if {*row[1:]} != {NONE}]:
+        if filled := [row for row in table if {*row[1:]} != {MISSING}]:
             console.print(TextTable(title, head, filled).to_rich())
 
 
 def _format(value: Any) -> str:
     """A number, an estimate, quartiles, or the mean of several."""
     if not value and value != 0:
-        return NONE
+        return MISSING
     if isinstance(value, list):
         return f"{value[2]:.4g} ({value[1]:.4g} to {value[3]:.4g})"
     if isinstance(value, Mapping) and "standard_error" in value:

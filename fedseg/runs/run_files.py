@@ -32,6 +32,8 @@ from fedseg.runs.schema import FILE_NAME, Results, check_percentages, read_resul
 CLIENTS = "clients.json"
 VERIFIED = "verified.json"
 ASIDE = "previous"  # where a new run moves an earlier one of its folder
+# Percentage points by which a metric may differ on another machine; on that of the run none.
+TOLERANCE = 0.05
 
 
 class ClientsFile(BaseModel):
@@ -199,7 +201,7 @@ class Verified(BaseModel):
     results_sha256: str  # of the results that were verified
     checkpoint: Annotated[str, Field(pattern=r"^round_[0-9]+\.pth$")]  # its file
     checkpoint_sha256: str
-    tolerance: float  # in percentage points; 0: equal to the last bit
+    tolerance: Annotated[float, Field(ge=0, le=TOLERANCE)]  # 0: equal to the last bit
     unchecked: list[str] = []  # facts of the training images, where these were not there
 
 

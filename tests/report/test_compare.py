@@ -118,9 +118,7 @@ def test_configs_differ_where_they_do(tmp_path):
         folder = write_history(tmp_path / name, [record(1, 5.0)])
         (folder / "config.json").write_text(json.dumps({**both, **more}))
     comparison = compare(read_sides([tmp_path / "a", tmp_path / "b"]))
-    assert {k: tuple(map(str, v)) for k, v in comparison.config.items()} == {
-        "algorithm.mu": ("—", "0.1")
-    }
+    assert comparison.config == {"algorithm.mu": (MISSING, 0.1)}
 
 
 def test_only_what_differs_is_left():
@@ -223,10 +221,8 @@ def test_windows_that_end_at_shares_of_the_rounds(tmp_path):
 
 def test_corruptions_of_several_runs_are_one_map(tmp_path):
     paths = []
-    for name, values in (
-        ("a", {"fog": [50.0, 30.0]}),
-        ("b", {"fog": [60.0, 40.0], "snow": [9, 1]}),
-    ):
+    runs = {"a": {"fog": [50.0, 30.0]}, "b": {"fog": [60.0, 40.0], "snow": [9, 1]}}
+    for name, values in runs.items():
         content = toyresults.results(RAINY, {METRIC: 50.0}, name=name)
         content["final"]["corrupted"] = {"accuracy": 40.0, "corruptions": values}
         paths.append(toyresults.write(tmp_path / name, content))
@@ -251,10 +247,8 @@ def test_many_runs_have_a_panel_each(tmp_path):
     lines = {name: [record(r, r * n) for r in (1, 2)] for n, name in enumerate("abcde")}
     sides = read_sides(write_history(tmp_path / name, records) for name, records in lines.items())
     panels = [axes for axes in draw_trends(sides, [METRIC]).axes if axes.axison]
-    assert [axes.get_title() for axes in panels] == [
-        f"{one.label}  {one.first.name}" for one in sides
-    ]
-    for number, axes in enumerate(panels):
+    for number, (one, axes) in enumerate(zip(sides, panels, strict=True)):
+        assert axes.get_title() == f"{one.label}  {one.first.name}"
         assert len(axes.lines) == 5 and list(axes.lines[-1].get_ydata()) == [number, 2 * number]
     assert draw_trends(sides[:4], [METRIC]) is None and draw_trends(sides * 5, [METRIC]) is None
 

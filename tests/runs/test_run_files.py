@@ -194,10 +194,11 @@ def test_what_is_verified_is_of_the_checkpoint_that_is_there(tmp_path):
     (run,), messages = read_runs([folder])
     assert run.verified.unchecked == ["samples"] and not messages
     file.write_bytes(b"others")
-    for name, fault in (
-        (file.name, "is not the checkpoint that verified.json names"),
-        ("../../elsewhere.pth", "checkpoint: "),
+    for change, fault in (
+        ({}, "is not the checkpoint that verified.json names"),
+        ({"checkpoint": "../../elsewhere.pth"}, "checkpoint: "),
+        ({"tolerance": 1.0}, "tolerance: "),
     ):
-        write_verified(folder, checkpoint=name, checkpoint_sha256="0" * 64)
+        write_verified(folder, **change)
         (run,), (message,) = read_runs([folder])
         assert run.verified is None and fault in message
