@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from mmengine.config import Config
 
 from fedseg.config.components import TEST
@@ -27,10 +28,8 @@ from fedseg.errors import ConfigError, DataError
 from fedseg.metric_names import flatten
 from fedseg.names import by_case, did_you_mean
 from fedseg.runner import experiment
-from fedseg.runner.experiment import load_config
+from fedseg.runner.experiment import Options, load_config
 from fedseg.runs.schema import FILE_NAME, Results, read_results
-
-Options = Mapping[str, Any] | Sequence[str]
 
 
 def _flat(domains: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
@@ -73,7 +72,10 @@ class Run:
         """
         from fedseg.inference.predictor import opened
 
-        batch_size = options.pop("batch_size", None)
+        one = isinstance(images, np.ndarray) and images.ndim < 4 and images.shape[-1] == 3
+        if one or isinstance(images, str | Path):
+            raise ConfigError("images: must be a list of images, not a single one: give [image]")
+        images, batch_size = list(images), options.pop("batch_size", None)
         with opened(self.folder, **options) as predictor:
             predictions = {p.index: p.classes for p in predictor.predict(images, batch_size)}
         return [predictions[index] for index in range(len(images))]
@@ -317,7 +319,7 @@ def profile(
     batch_size: int = 1,
     device: str | None = None,
     amp: bool = False,
-    options: Sequence[str] = (),
+    options: Options = (),
     trust: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Measure parameters, FLOPs by part, latency, memory and bytes of a round; plain values.
@@ -335,7 +337,7 @@ def profile(
     from fedseg.inference.profile import profile_config, profile_run
 
     target = target.folder if isinstance(target, Run) else target
-    options = [*options, *([f"device={device}"] if device else [])]
+    options = [*experiment.listed(options), *([f"device={device}"] if device else [])]
     options += ["train_cfg.amp=True"] if amp else []
     sizes = {"size": size, "batch_size": batch_size}
     _refuse_methods("profile", target, methods)

@@ -42,6 +42,14 @@ class LazyRegistry(Registry):
         super().__init__(role, parent=parent, scope="fedseg")
         self.modules = {n: f"fedseg.{module}" for module, names in modules.items() for n in names}
 
+    def _register_module(self, module: Any, module_name: Any = None, force: bool = False) -> None:
+        """Register a class; one of the user's own after the suite's of its name, which is taken."""
+        names = [module_name] if isinstance(module_name, str) else module_name
+        for name in names or [getattr(module, "__name__", "")]:
+            if name in self.modules and module.__module__ != self.modules[name]:
+                import_module(self.modules[name])
+        super()._register_module(module, module_name, force)
+
     def import_from_location(self) -> None:
         """Import every module of the suite that registers something here."""
         for module in self.modules.values():

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from fedseg.core.messages import ClientResult
 from fedseg.core.server import Aggregate, accumulation_dtype
+from fedseg.errors import ConfigError
 from fedseg.registry import AGGREGATES
 
 BelowHalf = Annotated[float, Interval(ge=0, lt=0.5)]
@@ -62,7 +63,12 @@ class RobustAggregate(Aggregate):
             vectors = torch.stack(self._vectors[name])
             deltas = torch.stack(self._vectors.get("delta", self._vectors[name]))
             dtype = accumulation_dtype(vectors.device)
-            self._combined[name] = self._rule.combine(vectors.to(dtype), deltas.to(dtype))
+            combined = self._rule.combine(vectors.to(dtype), deltas.to(dtype))
+            if not isinstance(combined, Tensor) or combined.shape != vectors[0].shape:
+                told = f"{type(combined).__name__} {[*getattr(combined, 'shape', ())]}"
+                told = f"must return a tensor {[*vectors[0].shape]}, not {told}"
+                raise ConfigError(f"robust: {type(self._rule).__name__}.combine {told}")
+            self._combined[name] = combined
         return self._combined[name]
 
     uniform_mean = mean

@@ -142,8 +142,10 @@ def _telling(
     except ConfigError:
         raise
     except (Exception, SystemExit) as error:
-        kind = type(error).__name__
         fix = fix if isinstance(error, ImportError) else ""
+        if fix and isinstance(error.__context__, ImportError):  # MMEngine's hides what is missing
+            error = error.__context__
+        kind = type(error).__name__
         raise ConfigError(f"{file}: {problem}: {kind}: {error}{fix}") from error
 
 
@@ -186,7 +188,10 @@ def _bases(tree: ast.Module, file: str) -> list[tuple[str, str | None]]:
     else:
         return []
     bases = []
-    for name in names if isinstance(names, list) else [names]:
+    names = names if isinstance(names, list | tuple) else [names]
+    if not all(isinstance(name, str) and name for name in names):
+        raise ConfigError(f"{file}: {BASE}: must be a path or a list of paths, not {shown(names)}")
+    for name in names:
         if name.startswith(OURS):
             bases.append((str(CONFIGS / name.removeprefix(OURS)), None))
         else:

@@ -252,8 +252,10 @@ class FederatedTrainLoop(BaseLoop):
 
     def _check_model(self, before: float, why: str) -> float:
         """The norm of the global model; TrainingError if no round leads there from ``before``."""
-        server = self.runner.server
-        server.w.index_fill_(0, self.runner.flat.gaps, 0)
+        server, flat = self.runner.server, self.runner.flat
+        if getattr(server.w, "dtype", None) != flat.w.dtype or server.w.shape != flat.w.shape:
+            raise ConfigError(f"server.w: must be {flat.w.dtype} {[*flat.w.shape]}: use copy_(...)")
+        server.w.index_fill_(0, flat.gaps, 0)
         length = norm(server.w, accumulation_dtype(server.w.device))
         finite = math.isfinite(length) and finite_norm(server.buffers) is not None
         if not finite or length > self.max_norm_ratio * before:

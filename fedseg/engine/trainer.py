@@ -19,7 +19,7 @@ from fedseg.core.forward import prepare_batch
 from fedseg.core.local_loss import LocalLoss
 from fedseg.core.messages import ClientResult, Message, Task, Update
 from fedseg.core.seeds import seed_for, seed_model
-from fedseg.errors import ConfigError, explain_forward
+from fedseg.errors import ConfigError, TensorMoved, explain_forward
 from fedseg.registry import MISTAKES
 
 
@@ -106,6 +106,8 @@ class ClientTrainer:
     def train(self, task: Task, message: Message) -> ClientResult:
         """Load the message, do the client's local steps, and return its update."""
         flat, algorithm = self.flat, self.algorithm
+        sent = (message.w, *message.extras.values(), *message.payloads.values())
+        versions = [tensor._version for tensor in sent]
         flat.w.copy_(message.w)
         flat.buffers.copy_(message.buffers)
         for name, counter in flat.counters.items():
@@ -133,14 +135,19 @@ class ClientTrainer:
             self._local_steps(client)
             payloads = self.local_loss.finish(client)
         flat.check_views()
+        if client.w is not flat.w or client.grad is not flat.grad:  # the steps would not see it
+            raise TensorMoved("client.w or client.grad was replaced: use client.grad.copy_(...)")
         update = algorithm.finish(client)
         if not isinstance(update, Update) or not isinstance(payloads, Mapping | None):
             wanted = "an Update, the local loss' a dict of payloads or None"
             raise ConfigError(f"{type(algorithm).__name__}: its finish() must return {wanted}")
         update.payloads.update(payloads or {})
         self.call_hook("after_client", client=client, update=update)
+        if versions != [tensor._version for tensor in sent]:
+            what = "client.start, extras or payloads was changed in place, for all clients"
+            raise ConfigError(f"{what}: change a copy (.clone())")
         delta = update.vectors.get("delta")  # noise on the whole of it is no parameter's
-        if isinstance(delta, Tensor) and delta.shape == flat.w.shape:
+        if isinstance(delta, Tensor) and delta.shape == flat.w.shape and not delta.is_sparse:
             delta.detach().index_fill_(0, flat.gaps, 0)
         return ClientResult(
             task=task,

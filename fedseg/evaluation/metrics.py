@@ -24,6 +24,7 @@ def labels_of(batch: Mapping | Sequence) -> Tensor:
 
 
 BYTE = 256  # values
+WHOLE = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
 
 def _fit_bytes(ids: Tensor) -> bool:
@@ -68,12 +69,19 @@ class CountingMetric(BaseMetric):
 
     def process(self, data_batch: dict, data_samples: Tensor) -> None:
         """Count a batch; ``data_samples`` are the model's predictions for it."""
-        self.add(self.count(labels_of(data_batch), data_samples).cpu())
+        counts = self.count(labels_of(data_batch), data_samples)
+        if not isinstance(counts, Tensor) or counts.dtype not in WHOLE:
+            told = f"{type(counts).__name__} {getattr(counts, 'dtype', '')}"
+            raise ConfigError(f"{type(self).__name__}.count: must be an int64 tensor, not {told}")
+        self.add(counts.long().cpu())
 
     def add(self, counts: Tensor) -> None:
         """Add counts of more images."""
         if self._evaluated:
             self.reset()
+        if self.counts is not None and counts.shape != self.counts.shape:
+            told = f"count: gives {[*self.counts.shape]}, then {[*counts.shape]}"
+            raise ConfigError(f"{type(self).__name__}.{told}: return one shape for every batch")
         self.counts = counts if self.counts is None else self.counts + counts
 
     def evaluate(self, size: int) -> dict[str, float]:

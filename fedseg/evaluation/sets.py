@@ -12,6 +12,7 @@ from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 from torch import Tensor
 
 from fedseg.checks import shown
+from fedseg.config.schema import check_value
 from fedseg.core.seeds import generator_for, seed_for
 from fedseg.errors import ConfigError, DataError, MissingDataError
 from fedseg.evaluation.metrics import Accuracy, ByCorruption, CountingMetric, Grouped, labels_of
@@ -195,12 +196,14 @@ class EvaluationSet(ABC):
                 values = metric.evaluate(len(self.dataset))
             except DataError as error:
                 raise DataError(f"{self.field}.dataset: {error}") from error
+            check_value(f"{self.field}: {name}: its metrics", values, Mapping[str, Any])
             for key, value in values.items():
                 value = value.tolist() if hasattr(value, "tolist") else value
                 if not isinstance(value, float | int | None) or isinstance(value, bool):
                     raise ConfigError(
                         f"{self.field}: {name} gives {shown(value)} as {key!r}: give a number"
                     )
+                value = float(value) if isinstance(value, int) else value
                 # as text: NaN is equal to itself, and an array has no truth value
                 if key in scores and repr(scores[key]) != repr(value):
                     raise ConfigError(

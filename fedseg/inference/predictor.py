@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image
+from pydantic import PositiveInt
 from torch.utils.data import Dataset
 
+from fedseg.config.schema import check_value
 from fedseg.core.forward import forward
 from fedseg.datasets.arrays import ImageArrays, ShakespeareDataset
 from fedseg.datasets.images import read_image, read_size
@@ -28,6 +30,7 @@ from fedseg.report.pictures import Classes, read_classes
 from fedseg.runner import logs
 from fedseg.runner.build import build_evaluation
 from fedseg.runner.checkpoint import load_checkpoint
+from fedseg.runner.experiment import Options, listed
 from fedseg.runner.recorded import newest_checkpoint, recorded
 from fedseg.runner.runner import FederatedRunner
 from fedseg.runs.schema import FILE_NAME, read_results_file
@@ -152,6 +155,7 @@ class Predictor:
             ) from error
 
     def _predict(self, images: Sequence[Pixels], batch_size: int | None) -> Iterator[Prediction]:
+        check_value("batch_size", batch_size, PositiveInt | None)
         if not len(images):
             return
         test, sizes = self._set_of(images), self._sizes(images)
@@ -244,7 +248,7 @@ def opened(
     statistics: str | None = None,
     device: str | None = None,
     amp: bool | None = None,
-    options: Sequence[str] = (),
+    options: Options = (),
     trust: Sequence[str] = (),
 ) -> Iterator[Predictor]:
     """A run's model, ready to predict; its recorded config is read as data.
@@ -265,7 +269,7 @@ def opened(
         raise ConfigError(f"statistics: must be one of {', '.join(STATISTICS)}, without domain")
     path = Path(checkpoint) if checkpoint else newest_checkpoint(folder)[1]
     payload = load_checkpoint(path)
-    options = [*options, *([f"device={device}"] if device else ())]
+    options = [*listed(options), *([f"device={device}"] if device else ())]
     options += [] if amp is None else [f"train_cfg.amp={amp}"]
     with TemporaryDirectory() as place, recorded(folder, Path(place), options, trust) as (cfg, _):
         runner = FederatedRunner.from_cfg(cfg)

@@ -198,6 +198,9 @@ def domains_of(dataset: Any) -> list[Any] | None:
     domains = getattr(dataset, "domains", None)
     if domains is None:
         return None
+    if len(domains) != len(dataset):
+        told = f"{type(dataset).__name__}.domains: has {len(domains)} entries"
+        raise ConfigError(f"{told} for {len(dataset)} samples: give each sample its domain")
     return [domain.item() if isinstance(domain, np.generic) else domain for domain in domains]
 
 

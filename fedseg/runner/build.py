@@ -25,13 +25,14 @@ from mmengine.model import revert_sync_batchnorm
 from mmengine.optim.scheduler import param_scheduler as kinds
 from mmengine.registry import init_default_scope
 from mmengine.runner import Priority, get_priority, set_random_seed
+from pydantic import PositiveInt
 from torch import nn
 from torch.nn.parameter import is_lazy
 
 from fedseg.batchnorm import batchnorm_layers, frozen_running_statistics
 from fedseg.checks import shown
 from fedseg.config.components import DEFAULT_HOOKS, PLACES
-from fedseg.config.schema import check_value
+from fedseg.config.schema import check_value, check_values
 from fedseg.core.algorithm import Algorithm
 from fedseg.core.client_data import ClientData
 from fedseg.core.flat import FlatModel
@@ -370,8 +371,10 @@ def declare_payloads(parts: Iterable[Any], data: ClientData, flat: FlatModel) ->
         owners |= dict.fromkeys(getattr(part, "server_vectors", ()), type(part).__name__)
     for part in parts:
         kind = type(part).__name__
-        check_value(f"{kind}.payloads", list(getattr(part, "payloads", ())), Sequence[Payload])
-        for payload in getattr(part, "payloads", ()):
+        declared = getattr(part, "payloads", ())
+        declared = [*declared] if isinstance(declared, Iterable) else str(declared)
+        check_value(f"{kind}.payloads", declared, Sequence[Payload])
+        for payload in declared:
             check_arguments(Payload, vars(payload), f"{kind}: Payload({payload.name!r})")
             if payload.name.startswith("optim."):
                 owners[payload.name] = "server optimizers"
@@ -394,6 +397,12 @@ def declare_payloads(parts: Iterable[Any], data: ClientData, flat: FlatModel) ->
 def _check_rounds(algorithm: Algorithm) -> None:
     """Raise ConfigError for an algorithm whose class says what no round can do."""
     kind, last = type(algorithm).__name__, algorithm.exchanges - 1
+    names = dict.fromkeys(("client_vectors", "server_vectors", "weightings"), Sequence[str])
+    hints = {**names, "exchanges": PositiveInt}
+    declared = {name: getattr(algorithm, name) for name in hints}
+    check_values(declared, hints, f"algorithm.type: {kind}")
+    if type(algorithm).step is Algorithm.step:
+        raise ConfigError(f"algorithm.type: {kind} has no step(), which changes server.w")
     if algorithm.training and last not in algorithm.training:
         raise ConfigError(
             f"algorithm.type: {kind}.training must contain {last}, the last exchange, which gives "

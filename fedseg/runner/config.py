@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from annotated_types import Interval
 from mmengine.config import Config
+from mmengine.registry import DefaultScope
 from mmengine.utils import import_modules_from_strings
 from pydantic import PositiveInt
 
@@ -255,7 +256,7 @@ def check_config(config: Config) -> None:
         ("local_loss", LOCAL_LOSSES, LocalLoss),
     ):
         component = config.get(field)
-        with mistakes:
+        with mistakes, DefaultScope.overwrite_default_scope("fedseg"):  # whoever has set another
             if isinstance(component, Mapping):
                 options = {k: v for k, v in component.items() if k != "priority"}
                 build(registry, options, field, base=base)
@@ -294,6 +295,9 @@ def _check_names(config: Config) -> None:
         for name in tests:
             if not isinstance(name, str) or not name.strip():
                 raise ConfigError(f"{field}: a domain needs a name, not {name!r}")
+            if tests[name] is not None and tests[name].get("dataset") is None:
+                hint = did_you_mean(name, tests.keys() - {name})
+                raise ConfigError(f"{field}.{name}: the test set has no dataset{hint}")
             base = Metric.of(name).set  # of which this is a further evaluation's name
             if base != name and None not in (tests[name], tests.get(base)):
                 raise ConfigError(

@@ -1,5 +1,6 @@
 """From a config file to a finished run: what the command lines share."""
 
+import re
 import tempfile
 import warnings
 from collections.abc import Mapping, Sequence
@@ -17,6 +18,8 @@ from fedseg.config.schema import check_value
 from fedseg.errors import ConfigError, DataError, Mistakes
 from fedseg.runner.config import check_config, complete_config, drop_weights, import_modules
 
+# overrides of config fields: by key, or KEY=VALUE
+Options = Mapping[str, Any] | Sequence[str | Mapping[str, Any]] | str
 COMPOSED = ("setting", "methods", *KEYS)  # what only a file can say
 
 
@@ -24,7 +27,7 @@ def load_config(
     path: str | Path,
     methods: Sequence[str] | str = (),
     work_dir: str | Path | None = None,
-    options: Mapping[str, Any] | Sequence[str] | str = (),
+    options: Options = (),
     seed: int | None = None,
     amp: bool = False,
     resume: bool = False,
@@ -79,7 +82,7 @@ def _read_network(name: str, config: Path) -> dict[str, Any]:
 def override(
     config: Config,
     work_dir: str | Path | None = None,
-    options: Mapping[str, Any] | Sequence[str] | str = (),
+    options: Options = (),
     seed: int | None = None,
     amp: bool = False,
     resume: bool = False,
@@ -107,12 +110,19 @@ def override(
     return config
 
 
-def override_fields(config: Config, options: Mapping[str, Any] | Sequence[str] | str) -> None:
+def listed(options: Options) -> list[str | Mapping[str, Any]]:
+    """Overrides as a list of ``KEY=VALUE`` and of dicts."""
+    return [options] if isinstance(options, str | Mapping) else [*options]
+
+
+def override_fields(config: Config, options: Options) -> None:
     """Apply ``--cfg-options`` in place; ConfigError if one is malformed or does not fit."""
-    overrides = dict(options) if isinstance(options, Mapping) else {}
-    options = [options] if isinstance(options, str) else options
+    overrides: dict[str, Any] = {}
     mistakes = Mistakes()
-    for option in () if overrides else options:
+    for option in listed(options):
+        if isinstance(option, Mapping):
+            overrides.update(option)
+            continue
         key, separator, value = option.partition("=")
         if not separator or not key:
             mistakes.add(f"--cfg-options: {option!r} is not of the form KEY=VALUE")
@@ -140,6 +150,8 @@ def _option_value(text: str) -> Any:
 
     MMEngine takes all spaces out; here a single value keeps them, for paths that have some.
     """
+    if re.fullmatch(r"""(['"])(?![([])[^'"]*,[^'"]*\1""", text):  # a text with a comma, no list
+        return text[1:-1]
     plain = text.strip("'\"")
     if "," in plain or plain.startswith(("(", "[")):
         return DictAction._parse_iterable(text)

@@ -27,7 +27,7 @@ from fedseg.errors import DEBUG, ConfigError, DataError, UserError, resource_err
 from fedseg.files import own_path, sha256
 from fedseg.runner.checkpoint import checkpoints
 from fedseg.runner.config import complete_config, drop_weights, trains_clients
-from fedseg.runner.experiment import override
+from fedseg.runner.experiment import Options, override
 from fedseg.runs.config import CONFIG_FILE, recorded_config
 from fedseg.runs.schema import FILE_NAME, read_results_file
 
@@ -55,7 +55,7 @@ DOMAIN = re.compile(r"\w[\w.-]*")  # it names a folder of pictures
 def recorded(
     folder: Path,
     work_dir: Path,
-    options: Sequence[str] = (),
+    options: Options = (),
     trusted: Sequence[str] = (),
     trained: bool = False,
 ) -> Iterator[tuple[Config, Config]]:
@@ -68,6 +68,7 @@ def recorded(
             name the classes that they register.
     """
     config = read_recorded(folder, options)
+    trusted = [trusted] if isinstance(trusted, str) else trusted
     _trust(trusted, folder)
     try:
         with naming(config), closed_registries():
@@ -92,7 +93,7 @@ def newest_checkpoint(folder: Path) -> tuple[int, Path]:
     return saved[-1]
 
 
-def read_recorded(folder: Path, options: Sequence[str] = ()) -> Config:
+def read_recorded(folder: Path, options: Options = ()) -> Config:
     """The complete config that a run recorded, as values; nothing is built.
 
     ``options`` are overrides.

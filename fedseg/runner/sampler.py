@@ -5,7 +5,7 @@ workers can prefetch past the end of the round.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from numbers import Integral
 from pathlib import Path
@@ -40,13 +40,19 @@ class ClientSampler:
 
 def build_sampler(config: Mapping[str, Any], clients: Sequence[str], seed: int) -> ClientSampler:
     """Build and bind a sampler, whose draws are checked: it may be the user's own."""
-    sampler, count = build(SAMPLERS, config, "client_sampler"), len(clients)
+    sampler = build(SAMPLERS, config, "client_sampler", base=ClientSampler)
+    count = len(clients)
     sampler.bind(clients, seed)
     draw, name = sampler.participants, type(sampler).__name__
 
     def participants(round_: int) -> list[int]:
-        drawn, again = list(draw(round_)), list(draw(round_))
-        whole = all(isinstance(one, Integral) and 0 <= one < count for one in drawn)
+        drawn, again = draw(round_), draw(round_)
+        if isinstance(drawn, Iterable):
+            drawn, again = list(drawn), list(again)
+        whole = isinstance(drawn, list) and all(
+            isinstance(one, Integral) and not isinstance(one, bool) and 0 <= one < count
+            for one in drawn
+        )
         if not whole or drawn != again or any(a >= b for a, b in pairwise(drawn)):
             raise ConfigError(
                 f"client_sampler: {name}.participants({round_}) must be positions below {count}, "

@@ -116,7 +116,7 @@ def write_results(runner: FinishedRun) -> dict[str, Any]:
     }
     for part in (*runner.hooks, loop):
         if hasattr(part, "results"):
-            results |= part.results(runner, history)
+            results |= part.results(runner, history) or {}  # of a hook that returns nothing
     results = plain(results)
     results[OWN_DIGEST] = own_digest(results)
     write_text(Path(runner.work_dir) / FILE_NAME, json.dumps(results, indent=2) + "\n")

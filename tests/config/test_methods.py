@@ -232,7 +232,7 @@ def test_any_metric_of_segmentation_says_what_the_task_is(write, kinds):
         compose(own, ["dice"])
 
 
-def test_wrong_names_are_said_with_what_there_is(mine, write):
+def test_wrong_names_are_said_with_what_there_is(mine, write, monkeypatch):
     for methods, expected in (
         (["fedasan"], ["methods", "'fedasan'", "'fedasam'", f"fedseg list {mine}"]),
         (["nowhere.py"], ["methods", "nowhere.py"]),
@@ -248,10 +248,12 @@ def test_wrong_names_are_said_with_what_there_is(mine, write):
         assert all(word in str(caught.value) for word in expected), caught.value
     with pytest.raises(ConfigError, match=r"cifar10_a01: .*'cifar10_a0"):
         name_of("cifar10_a01", [])
-    path = write("lacking.py", SETTING + 'custom_imports = dict(imports=["no_such"])\n')
-    fix = f"put it into {path.parent}"
-    with pytest.raises(ConfigError, match=rf"lacking.py: custom_imports: .*no_such.*: {fix}"):
-        compose(path)
+    monkeypatch.syspath_prepend(write("lacks.py", "import no_such").parent)
+    for name in ("no_such", "lacks"):
+        path = write(f"from_{name}.py", f"{SETTING}custom_imports = dict(imports=['{name}'])\n")
+        told = rf"from_{name}.py: custom_imports: .*No module named 'no_such': put it into {path.parent}"
+        with pytest.raises(ConfigError, match=told):
+            compose(path)
     path = write("lonely.py", SETTING + 'methods = ["swa"]\n')
     with pytest.raises(ConfigError, match=r"methods: .*_base_"):
         compose(path)
@@ -328,7 +330,14 @@ def test_a_config_with_imports_of_its_own_keeps_its_custom_imports(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("key", "value"), [("setting", 3), ("methods", [3]), ("lookup", {}), ("protocols", ["paper"])]
+    ("key", "value"),
+    [
+        ("setting", 3),
+        ("methods", [3]),
+        ("lookup", {}),
+        ("protocols", ["paper"]),
+        ("_base_", ("a.py", 3)),
+    ],
 )
 def test_keys_of_a_composition_have_their_types(tmp_path, key, value):
     path = tmp_path / "mine.py"

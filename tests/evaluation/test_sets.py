@@ -12,6 +12,7 @@ from mmengine.evaluator import BaseMetric
 
 from fedseg.errors import ConfigError, DataError, MissingDataError
 from fedseg.evaluation.sets import EvaluationSet, build_evaluation_set
+from fedseg.loaders.partitioned import domains_of
 
 LIKE = torch.zeros(())
 
@@ -406,3 +407,10 @@ def test_random_transforms(root, step):
 def test_options_that_make_no_sense(root, options, message):
     with pytest.raises(ConfigError, match=message):
         evaluation_set(resident(root, **options))
+
+
+def test_each_sample_has_a_domain():
+    one = type("Own", (list,), {"domains": ["a"]})
+    assert domains_of(one([1])) == ["a"]
+    with pytest.raises(ConfigError, match=r"Own\.domains: has 1 entries for 2 samples"):
+        domains_of(one([1, 2]))

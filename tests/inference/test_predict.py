@@ -92,12 +92,18 @@ def test_the_statistics_are_those_that_are_named(small_run, tmp_path):
     maps = [run.predict(domain=domain, **given) for domain in ("T01_CN_A", "T02_CS_A")]
     maps += [run.predict(statistics=kind, **given) for kind in ("images", "batch")]
     assert len({b"".join(m.tobytes() for m in pair) for pair in maps}) == 4
-    alone = run.predict([image], domain="T01_CN_A", **TRUST)
+    options = {"trust": TRUST["trust"][0], "options": {"device": "cpu"}}
+    alone = run.predict((one for one in [image]), domain="T01_CN_A", **options)
     assert (alone[0] == maps[0][0]).all()
     with pytest.raises(ConfigError, match=r"domain: 'north'.*T01_CN_A"):
         run.predict([image], domain="north", **TRUST)
     with pytest.raises(ConfigError, match="statistics"):
         run.predict([image], domain="T01_CN_A", statistics="images", **TRUST)
+    for single in ("street.jpg", image):
+        with pytest.raises(ConfigError, match=r"^images: must be a list"):
+            run.predict(single, **TRUST)
+    with pytest.raises(ConfigError, match="batch_size: must be greater than 0"):
+        run.predict([image], batch_size=0, **TRUST)
     for kind in ("images", "batch"):  # a pixel alone is as a network's pooled features
         with pytest.raises(ConfigError, match=r"single image: predict at least two .*--domain$"):
             run.predict([image[:1, :1]], statistics=kind, **TRUST)

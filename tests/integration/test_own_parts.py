@@ -12,12 +12,14 @@ from mmengine.evaluator import BaseMetric
 from torch.nn.parameter import UninitializedBuffer
 
 from fedseg.algorithms import FedAvg
+from fedseg.algorithms.robust import RobustRule
 from fedseg.core.local_loss import LocalLoss
 from fedseg.core.messages import Payload, Update
 from fedseg.core.server import Aggregate
 from fedseg.errors import ConfigError, TrainingError, UserError
+from fedseg.evaluation import CountingMetric
 from fedseg.hooks import FederatedHook
-from fedseg.registry import ALGORITHMS, HOOKS, LOCAL_LOSSES, METRICS, MODELS, SAMPLERS
+from fedseg.registry import AGGREGATES, ALGORITHMS, HOOKS, LOCAL_LOSSES, METRICS, MODELS, SAMPLERS
 from fedseg.runner.sampler import ClientSampler
 
 KEPT = {  # what no checkpoint could bring back
@@ -57,6 +59,7 @@ SENT = {  # by finish, given the delta, and what it is told
         "others is not a declared payload; declared: x, r",
     ),
     "light": (lambda d: Update({"delta": d}, {"w": -1}, payloads={"x": d}), "x has a weight"),
+    "sparse": (lambda d: Update({"delta": d.to_sparse()}), "delta is no dense tensor"),
 }
 
 
@@ -85,6 +88,36 @@ class Own(FedAvg):
         assert not updates.mean("x").requires_grad
         if self.where == "server":
             server.state["mine"] = self.kept
+
+
+CARELESS = {  # each changes nothing of which the run takes notice, or more than its own client
+    "grad": ("client", lambda client: setattr(client, "grad", 0 * client.grad)),
+    "w": ("client", lambda client: setattr(client, "w", client.w + 1)),
+    "start": ("client", lambda client: client.start.mul_(0.5)),
+    "step": ("server", lambda server: setattr(server, "w", server.w.half())),
+}
+
+
+@ALGORITHMS.register_module()
+class Careless(FedAvg):
+    def __init__(self, what: str):
+        super().__init__()
+        self.where, self.act = CARELESS[what]
+
+    def correct(self, client):
+        if self.where == "client":
+            self.act(client)
+
+    def step(self, server, updates):
+        super().step(server, updates)
+        if self.where == "server":
+            self.act(server)
+
+
+@AGGREGATES.register_module()
+class Rows(RobustRule):
+    def combine(self, vectors, deltas):
+        return vectors
 
 
 @ALGORITHMS.register_module()
@@ -119,6 +152,9 @@ class MeddlesWithMore(FederatedHook):
 
     def state_dict(self):
         return {"kept": self.kept}
+
+    def results(self, runner, history):
+        """Nothing, as of a function that was to be written later."""
 
 
 @LOCAL_LOSSES.register_module()
@@ -176,11 +212,31 @@ class Positions(BaseMetric):
         return {"figure": self.value}
 
 
+@METRICS.register_module()
+class Counts(CountingMetric):
+    """Of another kind or, in the second batch, another shape than a sum of counts has."""
+
+    def __init__(self, kind: str):
+        super().__init__()
+        self.kind = kind
+
+    def count(self, labels, predictions):
+        shape = [1 if self.counts is None else 2]
+        return (
+            np.ones(2)
+            if self.kind == "list"
+            else torch.ones(shape, dtype=getattr(torch, self.kind))
+        )
+
+    def compute_metrics(self, results):
+        return {"figure": int(self.counts.sum())}
+
+
 @SAMPLERS.register_module()
 class Draws(ClientSampler):
     calls = 0
 
-    def __init__(self, drawn: list):
+    def __init__(self, drawn: list | None):
         self.drawn = drawn
 
     def participants(self, round_):
@@ -250,8 +306,12 @@ def loss(what, told="OwnLoss: its loss must be a 0-d tensor with a graph"):
     return {"local_loss": {"type": "OwnLoss", "what": what}}, told
 
 
-def draw(*drawn, told="below 4, ascending, and the same ones in each call"):
-    return {"client_sampler": {"_delete_": True, "type": "Draws", "drawn": list(drawn)}}, told
+def draw(drawn, told="below 4, ascending, and the same ones in each call"):
+    return {"client_sampler": {"_delete_": True, "type": "Draws", "drawn": drawn}}, told
+
+
+def careless(what, told):
+    return {"algorithm": {"type": "Careless", "what": what}}, told
 
 
 SLIPS = [
@@ -272,9 +332,13 @@ SLIPS = [
     *map(loss, ("number", "row", "detached")),
     loss("bug", "local_loss: OwnLoss: ToyQuadratic fails on a batch: KeyError: 'prototype'"),
     loss("finish", "a dict of payloads or None"),
-    *(draw(*drawn) for drawn in ([1, 1], [2, 0], [-1], [4], ["a"], [0.0], ["random"])),
-    draw(told="round 1: no client takes part"),
-    *(({"model": {"type": "Assigns", "what": w}}, told) for w, (_, told) in BUFFERS.items()),
+    *map(draw, ([1, 1], [2, 0], [-1], [4], ["a"], [0.0], ["random"], [False, True], None)),
+    draw([], told="round 1: no client takes part"),
+    *(careless(what, r"was replaced: use client\.grad\.copy_") for what in ("grad", "w")),
+    careless("start", r"changed in place, for all clients: change a copy"),
+    careless("step", r"server\.w: must be torch.float\d\d \["),
+    ({"robust": {"type": "Rows"}}, r"Rows\.combine must return a tensor \[\d+\], not Tensor \[4, "),
+    hook(r"hooks\[0\]\.priority: must be 0 to 100 or", type="MeddlesWithMore", priority="FIRST"),
 ]
 
 
@@ -285,12 +349,26 @@ def test_a_slip_is_named(tmp_path, changes, told):
     assert not list(tmp_path.glob("run/checkpoints/*.pth"))
 
 
-@pytest.mark.parametrize("value", [2.0, [1.0, 2.0], "x", True])
-def test_a_metric_takes_its_arguments_by_position_and_gives_numbers(tmp_path, value):
-    config = toyseg.settings(tmp_path, val_evaluator={"type": "Positions", "value": value})
-    if value == 2.0:
+@pytest.mark.parametrize(
+    ("evaluator", "told"),
+    [
+        *(({"type": "Positions", "value": value}, None) for value in (2.0, 2)),
+        *(
+            ({"type": "Positions", "value": value}, "Positions gives .* as 'figure': give a number")
+            for value in ([1.0, 2.0], "x", True)
+        ),
+        *(
+            ({"type": "Counts", "kind": kind}, r"Counts\.count: must be an int64 tensor, not ")
+            for kind in ("bool", "float32", "list")
+        ),
+        ({"type": "Counts", "kind": "int32"}, r"count: gives \[1\], then \[2\]: return one shape"),
+    ],
+)
+def test_a_metric_takes_its_arguments_by_position_and_gives_numbers(tmp_path, evaluator, told):
+    config = toyseg.settings(tmp_path, val_evaluator={"_delete_": True, **evaluator})
+    if told is None:
         toyseg.train(config)
-        assert toyseg.history(config)[-1]["metrics"]["seen/figure"] == 2.0
+        assert repr(toyseg.history(config)[-1]["metrics"]["seen/figure"]) == "2.0"
         return
-    with pytest.raises(ConfigError, match=r"Positions gives .* as 'figure': give a number"):
+    with pytest.raises(ConfigError, match=told):
         toyseg.train(config)

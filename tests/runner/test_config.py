@@ -35,6 +35,7 @@ def minimal(**changes):
         ("[1, 2]", [1, 2]),
         ("(1, 2)", (1, 2)),
         ("a,b", ["a", "b"]),
+        ("'/a, (b)'", "/a, (b)"),
     ],
 )
 def test_overrides_of_the_command_line(tmp_path, text, value):
@@ -94,10 +95,11 @@ def test_seeds_that_no_generator_takes(seed):
         ("experiment_name", ".."),
         ("val_dataloader", {"": {}}),
         ("test_dataloader", {5: {}}),
+        ("val_dataloader", {"seen": {"dataset": {}}, "sen": {"batch_size": 3}}),
     ],
 )
 def test_names_that_cannot_be_used(field, value):
-    with pytest.raises(ConfigError, match=rf"{field}(\[5\])?: "):
+    with pytest.raises(ConfigError, match=rf"{field}(\[5\]|\.sen: .*did you mean 'seen'.*)?(: |$)"):
         complete_config(minimal(**{field: value}))
 
 
