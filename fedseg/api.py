@@ -254,7 +254,7 @@ def evaluate(
 
 def predict(
     run: Run | str | Path,
-    paths: Sequence[str | Path] | None = None,
+    paths: Sequence[str | Path] | str | Path | None = None,
     *,
     out: str | Path,
     batch_size: int | None = None,
@@ -274,6 +274,7 @@ def predict(
     from fedseg.inference import files
     from fedseg.inference.predictor import opened
 
+    paths = [paths] if isinstance(paths, str | Path) else paths
     if paths is not None:
         files.find_images(paths)
     with opened(run.folder if isinstance(run, Run) else run, **options) as predictor:

@@ -8,25 +8,9 @@ from pathlib import Path
 
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")  # characters that no name has
 CORRUPTIONS = (
-    "gaussian_noise",
-    "shot_noise",
-    "impulse_noise",
-    "defocus_blur",
-    "glass_blur",
-    "motion_blur",
-    "zoom_blur",
-    "snow",
-    "frost",
-    "fog",
-    "brightness",
-    "contrast",
-    "elastic_transform",
-    "pixelate",
-    "jpeg_compression",
-    "speckle_noise",
-    "gaussian_blur",
-    "spatter",
-    "saturate",
+    *("gaussian_noise", "shot_noise", "impulse_noise", "defocus_blur", "glass_blur", "motion_blur"),
+    *("zoom_blur", "snow", "frost", "fog", "brightness", "contrast", "elastic_transform"),
+    *("pixelate", "jpeg_compression", "speckle_noise", "gaussian_blur", "spatter", "saturate"),
 )
 """The official names in the official order; the last four are the extra ones."""
 

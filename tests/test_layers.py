@@ -8,15 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 GROUND = {
-    "batchnorm",
-    "checks",
-    "cli",
-    "errors",
-    "files",
-    "memory",
-    "names",
-    "opencv",
-    "parts",
+    *("batchnorm", "checks", "cli", "errors", "files", "memory", "names", "opencv", "parts"),
     "registry",
 }
 GROUND |= {"config.keys", "config.schema", "metric_names", "units"}

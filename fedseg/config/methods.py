@@ -42,19 +42,8 @@ from fedseg.names import by_case, did_you_mean
 SLOTS = ("batchnorm", "personal", "algorithm", "local_optimizer", "regularizer")
 SAYS_FEDAVG = frozenset(SLOTS)  # the name says fedavg where no method decides any of these
 SLOTS += (
-    "average",
-    "compression",
-    "privacy",
-    "robust",
-    "attack",
-    "augmentation",
-    "style",
-    "network",
-    "adapter",
-    "loss",
-    "protocol",
-    "split",
-    "defects",
+    *("average", "compression", "privacy", "robust", "attack", "augmentation", "style"),
+    *("network", "adapter", "loss", "protocol", "split", "defects"),
 )
 SHARED = ("augmentation",)  # slots of any number of methods
 FEDAVG = "fedavg"

@@ -69,11 +69,15 @@ class CountingMetric(BaseMetric):
 
     def process(self, data_batch: dict, data_samples: Tensor) -> None:
         """Count a batch; ``data_samples`` are the model's predictions for it."""
-        counts = self.count(labels_of(data_batch), data_samples)
+        self.add(self.counted(labels_of(data_batch), data_samples))
+
+    def counted(self, labels: Tensor, predictions: Tensor) -> Tensor:
+        """The counts of a batch on the CPU, checked."""
+        counts = self.count(labels, predictions)
         if not isinstance(counts, Tensor) or counts.dtype not in WHOLE:
             told = f"{type(counts).__name__} {getattr(counts, 'dtype', '')}"
             raise ConfigError(f"{type(self).__name__}.count: must be an int64 tensor, not {told}")
-        self.add(counts.long().cpu())
+        return counts.long().cpu()
 
     def add(self, counts: Tensor) -> None:
         """Add counts of more images."""
@@ -182,7 +186,7 @@ class Grouped(CountingMetric):
             owners[:] = list(self.groups).index(group)
         for owner in np.unique(owners).tolist():
             rows = torch.from_numpy(np.flatnonzero(owners == owner)).to(labels.device)
-            counts = self.metric.count(labels[rows], predictions[rows]).cpu()
+            counts = self.metric.counted(labels[rows], predictions[rows])
             table = torch.zeros(len(self.groups), *counts.shape, dtype=counts.dtype)
             table[owner] = counts
             self.add(table)

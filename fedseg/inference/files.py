@@ -11,6 +11,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 from torchvision.datasets.folder import IMG_EXTENSIONS
 
+from fedseg.datasets.images import is_hidden
 from fedseg.datasets.photos import SUFFIXES
 from fedseg.errors import DataError
 from fedseg.files import atomic_writer, make_folder, write_text
@@ -30,7 +31,8 @@ def find_images(paths: Sequence[str | Path]) -> dict[str, Path]:
         if not given.exists():
             raise DataError(f"{given}: does not exist: name an image, a video or a folder of them")
         kinds = sorted({*SUFFIXES, *IMG_EXTENSIONS, *VIDEOS})
-        there = sorted(path for path in given.rglob("[!.]*") if path.is_file())
+        found_there = (path for path in given.rglob("*") if path.is_file())
+        there = sorted(p for p in found_there if not is_hidden(p.relative_to(given).as_posix()))
         inside = [path for path in there if path.suffix.lower() in kinds]
         others, accepted = len(there) - len(inside), f"accepted: {', '.join(kinds)}"
         if given.is_dir() and not inside:

@@ -32,49 +32,34 @@ from fedseg.registry import (
 Component = Mapping | None
 # every key that something reads, and its type
 KEYS: Mapping[str, Any] = {
-    "algorithm": Component,
-    "averaging": Component,
-    "batchnorm": Component,
-    "channels_last": bool,
-    "client_sampler": Mapping,
-    "compression": Component,
+    **dict.fromkeys(
+        (
+            *("algorithm", "averaging", "batchnorm", "compression", "custom_imports", "executor"),
+            *("local_loss", "log_processor", "privacy", "randomness", "robust", "state_store"),
+            *("test_cfg", "val_cfg", "visualizer"),
+        ),
+        Component,
+    ),
+    **dict.fromkeys(
+        ("client_sampler", "env_cfg", "model", "optim_wrapper", "train_cfg", "train_dataloader"),
+        Mapping,
+    ),
+    **dict.fromkeys(
+        ("default_scope", "device", "experiment_name", "launcher", "setting"), str | None
+    ),
+    **dict.fromkeys(("data_root", "load_from", "work_dir"), str | Path | None),
+    **dict.fromkeys(
+        ("default_hooks", "test_dataloader", "val_dataloader"), Mapping[str, Component] | None
+    ),
+    **dict.fromkeys(
+        ("param_scheduler", "test_evaluator", "val_evaluator"), Mapping | Sequence[Mapping] | None
+    ),
+    **dict.fromkeys(("methods", "personal"), Sequence[str] | str | None),
+    **dict.fromkeys(("channels_last", "resume"), bool),
     "custom_hooks": Sequence[Mapping] | None,
-    "custom_imports": Component,
     "data_preprocessor": None,  # the model has its own
-    "data_root": str | Path | None,
-    "default_hooks": Mapping[str, Component] | None,
-    "default_scope": str | None,
-    "device": str | None,
     "dtype": Literal["float32", "float64"] | None,
-    "env_cfg": Mapping,
-    "executor": Component,
-    "experiment_name": str | None,
-    "launcher": str | None,
-    "load_from": str | Path | None,
-    "local_loss": Component,
     "log_level": Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL", 10, 20, 30, 40, 50],
-    "log_processor": Component,
-    "methods": Sequence[str] | str | None,
-    "model": Mapping,
-    "optim_wrapper": Mapping,
-    "personal": Sequence[str] | str | None,
-    "param_scheduler": Mapping | Sequence[Mapping] | None,
-    "privacy": Component,
-    "randomness": Component,
-    "resume": bool,
-    "robust": Component,
-    "setting": str | None,
-    "state_store": Component,
-    "test_cfg": Component,
-    "test_dataloader": Mapping[str, Component] | None,
-    "test_evaluator": Mapping | Sequence[Mapping] | None,
-    "train_cfg": Mapping,
-    "train_dataloader": Mapping,
-    "val_cfg": Component,
-    "val_dataloader": Mapping[str, Component] | None,
-    "val_evaluator": Mapping | Sequence[Mapping] | None,
-    "visualizer": Component,
-    "work_dir": str | Path | None,
 }
 LONGEST_NAME = 230  # bytes of an experiment's; a file's has 255, with what is appended
 # keys within sections that are no components

@@ -33,18 +33,8 @@ from fedseg.runs.config import CONFIG_FILE, config_json, config_text
 from fedseg.runs.history import History
 
 OUTPUTS = (
-    CONFIG_FILE,
-    "history.jsonl",
-    "results.json",
-    "clients.json",
-    "verified.json",
-    "checkpoints",
-    "state",
-    "pictures",
-    "tensorboard",
-    "wandb",
-    "mlflow",
-    "vis_data",
+    *(CONFIG_FILE, "history.jsonl", "results.json", "clients.json", "verified.json", "checkpoints"),
+    *("state", "pictures", "tensorboard", "wandb", "mlflow", "vis_data"),
 )
 MEASURED = ("test", "curvature")  # what is measured of checkpoints, each in a folder with a mark
 MARK = ".fedseg.json"  # the folder is a run's, or a test's: its id, and the process that writes

@@ -126,12 +126,7 @@ def test_both_layouts_train_alike():
 def test_frozen_parameters_and_scratch_buffers_are_left_out():
     flat = make()
     assert {s.name for s in flat.slots} == {
-        "conv.weight",
-        "conv.bias",
-        "norm.weight",
-        "norm.bias",
-        "head.weight",
-        "head.bias",
+        *("conv.weight", "conv.bias", "norm.weight", "norm.bias", "head.weight", "head.bias"),
         "temperature",
     }
     assert {s.name for s in flat.buffer_slots} == {"norm.running_mean", "norm.running_var"}

@@ -15,14 +15,8 @@ from fedseg.data_prep.synthetic_shapes import render_images
 from fedseg.datasets.corrupted import CORRUPTIONS, SEVERITIES
 
 NOT_RANDOM = {
-    "defocus_blur",
-    "zoom_blur",
-    "brightness",
-    "contrast",
-    "pixelate",
-    "jpeg_compression",
-    "gaussian_blur",
-    "saturate",
+    *("defocus_blur", "zoom_blur", "brightness", "contrast", "pixelate", "jpeg_compression"),
+    *("gaussian_blur", "saturate"),
 }
 # In the published parameters the others have a milder blur after a stronger shuffle (glass), a
 # weaker affine map with a stronger warp (elastic), less weight on the image (frost), other drops

@@ -11,6 +11,7 @@ import toyseg
 from mmengine.evaluator import BaseMetric
 
 from fedseg.errors import ConfigError, DataError, MissingDataError
+from fedseg.evaluation import CountingMetric
 from fedseg.evaluation.sets import EvaluationSet, build_evaluation_set
 from fedseg.loaders.partitioned import domains_of
 
@@ -414,3 +415,19 @@ def test_each_sample_has_a_domain():
     assert domains_of(one([1])) == ["a"]
     with pytest.raises(ConfigError, match=r"Own\.domains: has 1 entries for 2 samples"):
         domains_of(one([1, 2]))
+
+
+def test_counts_are_whole_and_of_one_shape():
+    class Given(CountingMetric):
+        count = compute_metrics = lambda self, labels, given: given
+
+    metric = Given()
+    metric.process({"data_samples": None}, torch.ones(2, dtype=torch.uint8))
+    for wrong, told in (
+        (torch.ones(2, dtype=torch.bool), "must be an int64 tensor, not Tensor torch.bool"),
+        (torch.ones(2), "must be an int64 tensor"),
+        (np.ones(2, np.int64), "must be an int64 tensor, not ndarray"),
+        (torch.ones(1, dtype=torch.int64), r"gives \[2\], then \[1\]: return one shape"),
+    ):
+        with pytest.raises(ConfigError, match=rf"Given\.count: {told}"):
+            metric.process({"data_samples": None}, wrong)

@@ -155,13 +155,13 @@ def test_classes_as_a_table(shapes_run, tmp_path):
     assert [Path(row["file"]).name for row in rows] == ["=big.png"]
     (tmp_path / "=big.png").unlink()
     with pytest.raises(DataError, match="none of the images can be read"):
-        fedseg.predict(shapes_run, [tmp_path], out=tmp_path / "out")
+        fedseg.predict(shapes_run, str(tmp_path), out=tmp_path / "out")
 
 
 def test_images_are_found_once_each(tmp_path):
     with pytest.raises(DataError, match="has no images or videos"):
         find_images([tmp_path])
-    for name in ("a/x.jpg", "a/x.png", "b/x.jpg", "b/x_3.jpg", "b/x_3.png"):
+    for name in ("a/x.jpg", "a/x.png", "b/x.jpg", "b/x_3.jpg", "b/x_3.png", "a/.b/x.jpg"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
     (tmp_path / "a/Thumbs.db").touch()

@@ -159,10 +159,6 @@ def server_vector(config: Mapping[str, Any], name: str, round_: int | None = Non
     return vector(toyseg.checkpoint(config, round_)["server"]["state"][name])
 
 
-def client_vector(config: Mapping[str, Any], client: str, name: str) -> np.ndarray:
-    return vector(toyseg.client_states(config)["clients"][client][name])
-
-
 def local_steps(
     client: str, w: np.ndarray, steps: int, lr: float, correction: Any = lambda w: 0.0
 ) -> np.ndarray:
