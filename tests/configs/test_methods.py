@@ -237,12 +237,7 @@ def test_named_experiments_are_short_and_named_after_their_composition(load):
 
 def test_nothing_else_is_at_the_top_and_every_file_is_used(slots):
     assert {path.name for path in CONFIGS.iterdir() if path.suffix != ".py"} <= {
-        "README.md",
-        "_base_",
-        "methods",
-        "settings",
-        "weights",
-        "__pycache__",
+        *("README.md", "_base_", "methods", "settings", "weights", "__pycache__"),
     }
     used = set()
     for setting in SETTINGS:

@@ -382,11 +382,6 @@ CLI = {
         "--cfg-options: optim_wrapper.roh: unknown argument",
     ),
     "imports": ({}, ["--cfg-options", "custom_imports.imports=['no_such_one',]"], "no_such_one"),
-    "import": (
-        {"custom_imports": {"imports": ["no_such_module"], "allow_failed_imports": False}},
-        [],
-        "no_such_module",
-    ),
 }
 
 

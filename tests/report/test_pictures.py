@@ -109,12 +109,9 @@ def test_overlays_of_every_domain(tested, tmp_path, monkeypatch):
     monkeypatch.setattr(pictures, "draw_example", draw_example)
     paths = write_overlays(runner.test_loop.domains, server.w, server.buffers, folder, count=2)
     assert sorted(str(p.relative_to(folder)) for p in paths) == [
-        "seen/00001_5_T01_CN_A.png",
-        "seen/00003_5_T02_CS_A.png",
-        "seen_by_domain/00001_5_T01_CN_A.png",
-        "seen_by_domain/00003_5_T02_CS_A.png",
-        "unseen/00001_1_T03_HRN_A.png",
-        "unseen/00003_3_T03_HRN_A.png",
+        *("seen/00001_5_T01_CN_A.png", "seen/00003_5_T02_CS_A.png"),
+        *("seen_by_domain/00001_5_T01_CN_A.png", "seen_by_domain/00003_5_T02_CS_A.png"),
+        *("unseen/00001_1_T03_HRN_A.png", "unseen/00003_3_T03_HRN_A.png"),
     ]
     example, classes = drawn["T03_HRN_A", "1_T03_HRN_A.jpg"]
     assert np.array_equal(example.prediction, predictions["unseen", 1].numpy())

@@ -32,13 +32,8 @@ def test_two_splits_side_by_side(run_tool, split_files, tmp_path):
     assert code == 0 and err == ""
     lines = [" ".join(line.split()) for line in out.splitlines()]
     for line in (
-        "even skewed",
-        "clients 2 4",
-        "samples 24 40",
-        "unused 16 0",
-        "samples per client 8 / 12 / 16 10",
-        "classes per client 4 1",
-        "distance 0.000 0.750",
+        *("even skewed", "clients 2 4", "samples 24 40", "unused 16 0"),
+        *("samples per client 8 / 12 / 16 10", "classes per client 4 1", "distance 0.000 0.750"),
         "skewed test 4 4 classes 4",
     ):
         assert line in lines
