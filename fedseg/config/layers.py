@@ -28,6 +28,8 @@ from fedseg.names import did_you_mean
 CONFIGS = (Path(fedseg.__file__).parent / "configs").resolve()
 OURS = "fedseg::"  # before a path in CONFIGS, as a _base_ of a config that may lie anywhere
 BASE = "_base_"
+LAZY = "cannot be read as a lazy config (it has imports and no _base_, and may not call what it "
+LAZY += "imports)"
 MISSING = object()
 
 
@@ -106,7 +108,8 @@ def _read(file: str, below: Below | None, above: tuple[str, ...] = ()) -> Merged
         raise ConfigError(f"{file}: {BASE}: it inherits itself, through {above[-1]}")
     with _telling(file):
         if Config._is_lazy_import(file):
-            values = Config.fromfile(file, import_custom_modules=False).to_dict()
+            with _telling(file, LAZY):
+                values = Config.fromfile(file, import_custom_modules=False).to_dict()
             return Merged(ConfigDict(values), (Layer(file, values),))
         bases, code = _compile(_substituted(file), file)
     merged = Merged(ConfigDict())

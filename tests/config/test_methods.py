@@ -327,6 +327,9 @@ def test_a_config_with_imports_of_its_own_keeps_its_custom_imports(tmp_path):
     finally:
         sys.path.remove(str(tmp_path))
     assert sys.modules.pop("own_part_of_a_config").LOADED
+    path.write_text("import numpy\nnumber = numpy.int64(2)\n")
+    with pytest.raises(ConfigError, match=r"mine\.py: cannot .* lazy config .*may not call what"):
+        compose(path)
 
 
 @pytest.mark.parametrize(
