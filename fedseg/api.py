@@ -11,7 +11,7 @@ A user's mistake is a :class:`fedseg.errors.UserError`.
 
 import copy
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,8 +72,8 @@ class Run:
         """
         from fedseg.inference.predictor import opened
 
-        one = isinstance(images, np.ndarray) and images.ndim < 4 and images.shape[-1] == 3
-        if one or isinstance(images, str | Path):
+        one = isinstance(images, np.ndarray) and images.ndim < 4 and images.shape[-1:] in ((), (3,))
+        if one or isinstance(images, str | Path) or not isinstance(images, Iterable):
             raise ConfigError("images: must be a list of images, not a single one: give [image]")
         images, batch_size = list(images), options.pop("batch_size", None)
         with opened(self.folder, **options) as predictor:

@@ -25,8 +25,8 @@ from fedseg.registry import ALGORITHMS
 class FedRep(FedAvg):
     """Each client trains its personal part first, then the shared one, with the other part fixed.
 
-    A fixed part has neither gradient nor momentum: SAM and clipping see the other part alone, and
-    the second phase starts like a new optimizer.
+    A fixed part has no gradient: SAM and clipping see the other part alone. Its momentum, which
+    weight decay gives it, changes nothing, since the second phase starts with a new optimizer.
 
     Args:
         personal_share: share of the local steps, from the first on, that train the personal part;

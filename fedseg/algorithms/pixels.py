@@ -156,8 +156,8 @@ class FedSeg(PixelContrast):
 
     Added is the contrast of pixels with a label, and of erased ones with the pseudo-labels of the
     received model. Prototypes are the mean embeddings of each class in each of the client's
-    images under the received model. A client passes over its images once more, and each step has
-    another forward pass.
+    images under the received model. A client passes over its images once more a round (with MIME
+    and MIMELite twice more), and each step has another forward pass.
 
     Args:
         background: whether erased pixels have a loss.

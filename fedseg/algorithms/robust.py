@@ -65,9 +65,11 @@ class RobustAggregate(Aggregate):
             dtype = accumulation_dtype(vectors.device)
             combined = self._rule.combine(vectors.to(dtype), deltas.to(dtype))
             if not isinstance(combined, Tensor) or combined.shape != vectors[0].shape:
-                told = f"{type(combined).__name__} {[*getattr(combined, 'shape', ())]}"
-                told = f"must return a tensor {[*vectors[0].shape]}, not {told}"
-                raise ConfigError(f"robust: {type(self._rule).__name__}.combine {told}")
+                kind, shape = type(combined).__name__, [*getattr(combined, "shape", ())]
+                raise ConfigError(
+                    f"robust: {type(self._rule).__name__}.combine must return a tensor "
+                    f"{[*vectors[0].shape]}, not {kind} {shape}"
+                )
             self._combined[name] = combined
         return self._combined[name]
 

@@ -28,8 +28,7 @@ from fedseg.names import did_you_mean
 CONFIGS = (Path(fedseg.__file__).parent / "configs").resolve()
 OURS = "fedseg::"  # before a path in CONFIGS, as a _base_ of a config that may lie anywhere
 BASE = "_base_"
-LAZY = "cannot be read as a lazy config (it has imports and no _base_, and may not call what it "
-LAZY += "imports)"
+LAZY = "cannot be read as a lazy config (imports, no _base_: it may not call what it imports)"
 MISSING = object()
 
 

@@ -28,6 +28,9 @@ class LocalOptimizer(Protocol):
     def step(self) -> None:
         """One step along ``grad``."""
 
+    def reset_state(self) -> None:
+        """Begin as a new optimizer, without momentum."""
+
 
 class Trainer(Protocol):
     """The trainer as a client sees it: the one model, its optimizer, a scratch vector."""

@@ -30,7 +30,7 @@ class LocalLoss:
         """Raise ConfigError for a model that the loss does not apply to; called once."""
 
     def receive(self, client: Client) -> None:
-        """Before a client's gradients: ``client.payloads`` are the server's, by name."""
+        """Before a client's steps, and before a full gradient: ``client.payloads`` by name."""
 
     def loss(self, client: Client) -> Tensor:
         """The loss of ``client.batch`` at the present ``client.w``, a 0-d tensor with a graph."""

@@ -136,7 +136,10 @@ class ClientTrainer:
             payloads = self.local_loss.finish(client)
         flat.check_views()
         if client.w is not flat.w or client.grad is not flat.grad:  # the steps would not see it
-            raise TensorMoved("client.w or client.grad was replaced: use client.grad.copy_(...)")
+            kind = type(algorithm).__name__
+            raise TensorMoved(
+                f"{kind}: client.w or client.grad was replaced: use client.grad.copy_(...)"
+            )
         update = algorithm.finish(client)
         if not isinstance(update, Update) or not isinstance(payloads, Mapping | None):
             wanted = "an Update, the local loss' a dict of payloads or None"

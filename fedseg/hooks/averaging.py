@@ -34,8 +34,8 @@ class ModelAverage(FederatedHook):
         start: first round of the average: a fraction of all rounds (float, rounded up), or a round
             (int).
         bn: where the averaged model's BatchNorm statistics come from: ``"average"`` them like the
-            weights, or ``"reestimate"`` them on training batches before each evaluation. Under a
-            BatchNorm policy that keeps statistics with the clients it has no effect.
+            weights, or ``"reestimate"`` them on training batches before each evaluation. It has no
+            effect where clients keep statistics, or other parameters than the head's.
         parameters: regular expression; only parameters and buffers whose name it matches (from the
             start) are averaged, for example ``"backbone"``; the others are the global model's.
     """
@@ -263,7 +263,8 @@ class WIMA(ModelAverage):
     def average(self) -> tuple[Tensor, Tensor] | None:
         if not self._rounds:
             return None
-        return tuple(self._sums[name] / len(self._rounds) for name in ("w", "buffers"))
+        count = len(self._rounds)
+        return self._sums["w"] / count, self._sums["buffers"] / count
 
     def state_dict(self) -> dict[str, Any]:
         return {"sums": self._sums, "rounds": list(self._rounds)}

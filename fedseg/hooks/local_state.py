@@ -22,7 +22,7 @@ from fedseg.core.flat import FlatModel
 from fedseg.core.hook import FederatedHook, Run
 from fedseg.core.messages import Update
 from fedseg.errors import ConfigError
-from fedseg.parts import part_names
+from fedseg.parts import HEAD, part_names
 from fedseg.registry import HOOKS
 
 BUFFERS, PARAMETERS, COUNTER = "bn.buffers", "bn.affine", "bn.counter."
@@ -40,6 +40,7 @@ class LocalState(FederatedHook):
         parts: patterns of further local parts (:func:`fedseg.parts.part_names`).
         own_model: name of a vector in the client's state that is a whole model of its own.
         layers: BatchNorm layers whose running statistics are local.
+        estimable: the server's model gives statistics of all others: clients share all but a head.
         buffer_mask, parameter_mask: what is local in the model's vectors.
     """
 
@@ -69,6 +70,7 @@ class LocalState(FederatedHook):
         ]
         personal = frozenset(slot.name for slot in flat.slots if slot.name in local)
         self.has_parameters = bool(personal)
+        self.estimable = not self.layers and personal <= part_names(flat.model, HEAD, "personal")
         if personal:
             flat.personal, flat.personal_names = self.parameter_mask, personal
         if len(personal) == len(flat.slots):

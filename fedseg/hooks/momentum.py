@@ -46,6 +46,12 @@ class KeptMomentum(FederatedHook):
                 "momentum that starts anew with every client: leave one of them out"
             )
 
+        if getattr(runner.algorithm, "personal_share", 0):
+            raise ConfigError(
+                "custom_hooks: KeptMomentum contradicts algorithm.personal_share, whose two phases "
+                "start without momentum: leave the hook out"
+            )
+
     def before_client(self, runner: Run, client: Client) -> None:
         buffers = self._store.get(_position(runner, client))
         for name, parameter in _parameters(client).items():

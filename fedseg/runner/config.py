@@ -282,7 +282,9 @@ def _check_names(config: Config) -> None:
                 raise ConfigError(f"{field}: a domain needs a name, not {name!r}")
             if tests[name] is not None and tests[name].get("dataset") is None:
                 hint = did_you_mean(name, tests.keys() - {name})
-                raise ConfigError(f"{field}.{name}: the test set has no dataset{hint}")
+                raise ConfigError(
+                    f"{field}.{name}: the test set has no dataset{hint or ': set it'}"
+                )
             base = Metric.of(name).set  # of which this is a further evaluation's name
             if base != name and None not in (tests[name], tests.get(base)):
                 raise ConfigError(

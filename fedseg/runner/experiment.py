@@ -148,7 +148,8 @@ def override_fields(config: Config, options: Options) -> None:
 def _option_value(text: str) -> Any:
     """As MMEngine's tools read it: numbers, booleans, None, lists, text.
 
-    MMEngine takes all spaces out; here a single value keeps them, for paths that have some.
+    MMEngine takes all spaces out; here a single value keeps them, for paths that have some, and a
+    quoted text its commas, unless it begins with a bracket.
     """
     if re.fullmatch(r"""(['"])(?![([])[^'"]*,[^'"]*\1""", text):  # a text with a comma, no list
         return text[1:-1]

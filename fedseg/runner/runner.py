@@ -288,7 +288,7 @@ class FederatedRunner(Runner):
             estimate: re-estimate its BatchNorm statistics where configured, for an evaluation.
         """
         averaged = self.averaging.averaged_model(self) if self.averaging is not None else None
-        local = self.batchnorm is not None and self.batchnorm.layers
+        local = self.batchnorm is not None and not self.batchnorm.estimable
         if averaged is None or self.averaging.bn != "reestimate" or local:
             return averaged
         if self._estimate is None or self._estimate[0] != self.round:

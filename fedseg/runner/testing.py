@@ -43,7 +43,7 @@ def evaluate_checkpoint(
             f"{where}: has neither test_dataloader nor val_dataloader, nothing to test"
         )
     estimates = getattr(runner.averaging, "bn", None) == "reestimate"
-    if estimates and not getattr(runner.batchnorm, "local_statistics", False):
+    if estimates and (runner.batchnorm is None or runner.batchnorm.estimable):
         runner.logger.warning(
             "averaging.bn='reestimate': the checkpoint of a round that was not evaluated keeps "
             "averaged statistics, and they are tested"

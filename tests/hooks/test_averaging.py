@@ -210,7 +210,7 @@ def statistics_by_hand(runner, w):
     return x.mean((0, 2, 3)), x.var((0, 2, 3))
 
 
-@pytest.mark.parametrize("personal", [None, "conv2"])
+@pytest.mark.parametrize("personal", [None, "@head"])
 def test_statistics_can_be_reestimated(tmp_path, personal):
     _, runner, seen = run(tmp_path, ESTIMATED, 4, **EVALUATED, personal=personal)
     w, buffers = runner.evaluated_model()
@@ -222,6 +222,13 @@ def test_statistics_can_be_reestimated(tmp_path, personal):
     assert runner.model.bn1.momentum == 0.1 and runner.model.renamed.momentum == 0.1
     assert torch.equal(buffers, runner.evaluated_model()[1]), "a pure function of the model"
     close(w, mean(seen.models))
+
+
+def test_statistics_behind_a_personal_layer_are_not_reestimated(tmp_path):
+    """Those of a layer that only clients have trained would be of its initial weights."""
+    _, runner, _ = run(tmp_path, ESTIMATED, 4, **EVALUATED, personal="gate")
+    assert torch.equal(runner.evaluated_model()[1], runner.averaged_model()[1])
+    assert runner._estimate is None
 
 
 def test_statistics_that_a_network_has_frozen_are_not_reestimated(tmp_path):

@@ -159,18 +159,20 @@ def test_fedrep_trains_one_part_after_the_other(tmp_path, share, local):
         assert all((head[0] == START[2]) for head in heads(config).values())
 
 
-@pytest.mark.parametrize("lam", [0.0, 0.7])
-def test_ditto(tmp_path, lam):
+@pytest.mark.parametrize(
+    ("lam", "rates", "local"), [(0.0, RATES, BY_NAME), (0.7, RATES, BY_NAME), (0.7, LR, {})]
+)
+def test_ditto(tmp_path, lam, rates, local):
     own, w = {}, np.array(START)
     for clients in PLAN:
         for client in clients:
             v = own.setdefault(client, w.copy())
             for _ in range(STEPS):
-                v = v - RATES * (gradient(client, v) + lam * (v - w))
+                v = v - rates * (gradient(client, v) + lam * (v - w))
             own[client] = v
         total = sum(toyquad.USERS[c] for c in clients)
-        w = sum(toyquad.USERS[c] / total * toyquad.local_steps(c, w, STEPS, RATES) for c in clients)
-    config = run(tmp_path, {"type": "Ditto", "lam": lam}, personal=None, optim_wrapper=BY_NAME)
+        w = sum(toyquad.USERS[c] / total * toyquad.local_steps(c, w, STEPS, rates) for c in clients)
+    config = run(tmp_path, {"type": "Ditto", "lam": lam}, personal=None, optim_wrapper=local)
     np.testing.assert_allclose(model(config), w, rtol=1e-12)
     for client, v in own.items():
         got = toyseg.client_states(config)["clients"][client]["own_model"][[0, 1, 8]]
@@ -185,6 +187,10 @@ def test_ditto(tmp_path, lam):
         ({"algorithm": {"type": "FedRep"}, "personal": None}, "personal: FedRep needs a part"),
         ({"algorithm": {"type": "MIME"}}, "personal: it keeps .* MIME takes gradients"),
         ({"personal": 3}, "personal: "),
+        (
+            {"algorithm": "FedRep", "custom_hooks": [{"type": "KeptMomentum"}], **MOMENTUM},
+            "KeptMomentum contradicts algorithm.personal_share",
+        ),
     ],
 )
 def test_mistakes(tmp_path, changes, message):

@@ -136,9 +136,14 @@ BAD = {
         {"train_dataloader": ONE_OF_ONE, "client_sampler": {"clients_per_round": 2}},
         r"client 'lonely' has 1 sample.*BatchNorm.*merge",
     ),
+    "an empty client": (own_partition({"a": [0, 1], "b": []}), r"client 'b' has no sample"),
     "a duplicate client id": (
         own_partition({1: [0, 1], "1": [2, 3]}),
         r"partition\.clients: keys must be all text or all numbers, not int and str",
+    ),
+    "a sample of two clients": (
+        own_partition({"a": [0, 1], "b": [1, 2]}),
+        r"client 'b' has sample 1, .*'a'",
     ),
     "an index out of range": (own_partition({"a": [0, 99]}), r"client 'a' has index 99"),
     "more clients per round than there are": (
@@ -299,6 +304,22 @@ def test_a_lower_learning_rate_takes_effect_on_resume(tmp_path):
     assert [line["lr"] for line in toyseg.history(lower)] == [0.1, 0.1, 0.025]
 
 
+def test_a_model_that_leaves_the_vectors_is_noticed(tmp_path):
+    """Otherwise it would train nothing, silently."""
+    from fedseg.hooks import FederatedHook
+    from fedseg.registry import HOOKS
+
+    @HOOKS.register_module(force=True)
+    class Tears(FederatedHook):
+        def before_client(self, runner, client):
+            for parameter in runner.model.parameters():
+                parameter.data = parameter.data.clone()
+
+    config = toyseg.settings(tmp_path, custom_hooks=[{"type": "Tears"}])
+    with pytest.raises(RuntimeError, match="moved out of the flat vector"):
+        toyseg.train(config)
+
+
 # ---------------------------------------------------------------- updates that are not finite
 
 
@@ -382,6 +403,11 @@ CLI = {
         "--cfg-options: optim_wrapper.roh: unknown argument",
     ),
     "imports": ({}, ["--cfg-options", "custom_imports.imports=['no_such_one',]"], "no_such_one"),
+    "import": (
+        {"custom_imports": {"imports": ["no_such_module"], "allow_failed_imports": False}},
+        [],
+        "no_such_module",
+    ),
 }
 
 

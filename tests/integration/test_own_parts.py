@@ -305,6 +305,7 @@ SLIPS = [
     loss("finish", "a dict of payloads or None"),
     *map(draw, ([1, 1], [2, 0], [-1], [4], ["a"], [0.0], ["random"], [False, True], None)),
     draw([], told="round 1: no client takes part"),
+    *(({"model": {"type": "Assigns", "what": w}}, told) for w, (_, told) in BUFFERS.items()),
     careless(r"was replaced: use client\.grad\.copy_", client="client.grad = 0 * client.grad"),
     careless(r"was replaced: use client\.grad\.copy_", client="client.w = client.w + 1"),
     careless("moved out", client="for p in client.model.parameters(): p.data = p.data.clone()"),
