@@ -338,7 +338,8 @@ def profile(
     from fedseg.inference.profile import profile_config, profile_run
 
     target = target.folder if isinstance(target, Run) else target
-    options = [*experiment.listed(options), *([f"device={device}"] if device else [])]
+    options = [options] if isinstance(options, str | Mapping) else [*options]
+    options += [f"device={device}"] if device else []
     options += ["train_cfg.amp=True"] if amp else []
     sizes = {"size": size, "batch_size": batch_size}
     _refuse_methods("profile", target, methods)

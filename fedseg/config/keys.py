@@ -33,60 +33,56 @@ class Key(NamedTuple):
     may_change: bool = False
 
 
-def _keys(patterns: str, role: Role, may_change: bool = False) -> list[Key]:
-    """A row for each of some patterns."""
-    return [Key(pattern, role, may_change) for pattern in patterns.split()]
-
-
 # of the rows that cover a key the first holds
-TABLE = (
-    *_keys("work_dir resume experiment_name setting methods log_level visualizer", PLACE, True),
-    Key("launcher", PLACE, True),
-    *_keys("**.data_root **.dataset.cache model.feature_cache **.num_workers", ENVIRONMENT, True),
-    *_keys("**.prefetch_factor *_dataloader.timeout val_dataloader.*.timeout", ENVIRONMENT, True),
-    *_keys("executor device env_cfg state_store default_hooks log_processor", ENVIRONMENT, True),
-    *_keys("train_cfg.val_interval train_cfg.val_shares", ENVIRONMENT, True),
-    Key("train_cfg.hook_interval", ENVIRONMENT, True),
-    Key("channels_last", ENVIRONMENT),
-    Key("randomness.seed", IDENTITY),
-    Key("randomness", ENVIRONMENT, True),
+_ROWS = (  # patterns, and the rest of a key
+    ("work_dir resume experiment_name setting methods log_level visualizer", PLACE, True),
+    ("launcher", PLACE, True),
+    ("**.data_root **.dataset.cache model.feature_cache **.num_workers", ENVIRONMENT, True),
+    ("**.prefetch_factor *_dataloader.timeout val_dataloader.*.timeout", ENVIRONMENT, True),
+    ("executor device env_cfg state_store default_hooks log_processor", ENVIRONMENT, True),
+    ("train_cfg.val_interval train_cfg.val_shares", ENVIRONMENT, True),
+    ("train_cfg.hook_interval", ENVIRONMENT, True),
+    ("channels_last", ENVIRONMENT),
+    ("randomness.seed", IDENTITY),
+    ("randomness", ENVIRONMENT, True),
     # the method
-    Key("averaging.start", METHOD, True),  # until it starts, there is no average
-    *_keys("averaging.bn averaging.parameters averaging.memory_limit **.priority", METHOD, True),
-    *_keys("algorithm local_loss averaging", METHOD),
-    Key("batchnorm.layers", PROTOCOL),
-    *_keys("batchnorm personal robust compression privacy", METHOD),
-    Key("optim_wrapper.optimizer.lr", METHOD, True),
-    Key("optim_wrapper", METHOD),
-    *_keys("param_scheduler.end param_scheduler.*.end", METHOD, True),
-    Key("param_scheduler", METHOD),
-    *_keys("custom_hooks custom_imports default_scope", METHOD, True),
-    *_keys("model.freeze model.lora model.stochastic_depth model.projection", METHOD),
+    ("averaging.start", METHOD, True),  # until it starts, there is no average
+    ("averaging.bn averaging.parameters averaging.memory_limit **.priority", METHOD, True),
+    ("algorithm local_loss averaging", METHOD),
+    ("batchnorm.layers", PROTOCOL),
+    ("batchnorm personal robust compression privacy", METHOD),
+    ("optim_wrapper.optimizer.lr", METHOD, True),
+    ("optim_wrapper", METHOD),
+    ("param_scheduler.end param_scheduler.*.end", METHOD, True),
+    ("param_scheduler", METHOD),
+    ("custom_hooks custom_imports default_scope", METHOD, True),
+    ("model.freeze model.lora model.stochastic_depth model.projection", METHOD),
     # the protocol
-    Key("train_cfg.max_rounds", PROTOCOL, True),
-    *_keys("train_cfg.local_epochs train_cfg.local_steps train_cfg.amp", PROTOCOL),
-    *_keys("train_cfg.val_last_rounds train_cfg.val_last_interval", PROTOCOL, True),
-    Key("train_cfg", METHOD, True),
-    Key("model.weights", PROTOCOL, True),
-    *_keys("model data_preprocessor dtype", PROTOCOL),
-    Key("load_from", PROTOCOL, True),
-    Key("client_sampler.participants", PROTOCOL, True),  # they grow with the rounds
-    Key("client_sampler.file", PROTOCOL, True),
-    Key("client_sampler", PROTOCOL),
-    Key("train_dataloader.type", METHOD),
-    *_keys("train_dataloader.batch_size train_dataloader.shuffle", PROTOCOL),
-    *_keys("train_dataloader.drop_last train_dataloader.transforms", PROTOCOL),
-    Key("train_dataloader.dataset.style.type", METHOD),
-    *_keys("train_dataloader.dataset.style train_dataloader.dataset.pipeline", PROTOCOL),
-    Key("train_dataloader.dataset", PROTOCOL, True),  # images and clients have a checksum
-    Key("train_dataloader.partition.seed", IDENTITY, True),
-    Key("train_dataloader.partition", PROTOCOL, True),
-    Key("train_dataloader", METHOD, True),
-    *_keys("val_dataloader.*.type val_dataloader.*.optional", MEASUREMENT, True),
-    Key("val_dataloader.*.final_only", MEASUREMENT, True),
-    *_keys("val_dataloader val_evaluator", PROTOCOL),
-    *_keys("val_cfg test_dataloader test_evaluator test_cfg", MEASUREMENT, True),
+    ("train_cfg.max_rounds", PROTOCOL, True),
+    ("train_cfg.local_epochs train_cfg.local_steps train_cfg.amp", PROTOCOL),
+    ("train_cfg.val_last_rounds train_cfg.val_last_interval", PROTOCOL, True),
+    ("train_cfg", METHOD, True),
+    ("model.weights", PROTOCOL, True),
+    ("model data_preprocessor dtype", PROTOCOL),
+    ("load_from", PROTOCOL, True),
+    ("client_sampler.participants", PROTOCOL, True),  # they grow with the rounds
+    ("client_sampler.file", PROTOCOL, True),
+    ("client_sampler", PROTOCOL),
+    ("train_dataloader.type", METHOD),
+    ("train_dataloader.batch_size train_dataloader.shuffle", PROTOCOL),
+    ("train_dataloader.drop_last train_dataloader.transforms", PROTOCOL),
+    ("train_dataloader.dataset.style.type", METHOD),
+    ("train_dataloader.dataset.style train_dataloader.dataset.pipeline", PROTOCOL),
+    ("train_dataloader.dataset", PROTOCOL, True),  # images and clients have a checksum
+    ("train_dataloader.partition.seed", IDENTITY, True),
+    ("train_dataloader.partition", PROTOCOL, True),
+    ("train_dataloader", METHOD, True),
+    ("val_dataloader.*.type val_dataloader.*.optional", MEASUREMENT, True),
+    ("val_dataloader.*.final_only", MEASUREMENT, True),
+    ("val_dataloader val_evaluator", PROTOCOL),
+    ("val_cfg test_dataloader test_evaluator test_cfg", MEASUREMENT, True),
 )
+TABLE = tuple(Key(pattern, *rest) for patterns, *rest in _ROWS for pattern in patterns.split())
 
 
 def row(key: str) -> Key | None:

@@ -58,7 +58,7 @@ class LazyVisualizer(mm.Visualizer):
     """MMEngine's, but creates its figure, and imports matplotlib, only for the first image."""
 
     def _initialize_fig(self, fig_cfg: Mapping[str, Any]) -> tuple:
-        return None, SimpleNamespace(get_dpi=lambda: None), None
+        return None, SimpleNamespace(get_dpi=int), None
 
     def set_image(self, image: np.ndarray) -> None:
         """Show an image, which all drawing starts with."""

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from itertools import zip_longest
+from operator import itemgetter
 from typing import Any
 from unittest import mock
 
@@ -157,7 +158,7 @@ def build_hooks(cfg: Config) -> list[tuple[str, Any]]:
         except (KeyError, TypeError, ValueError) as error:
             known = ", ".join(Priority.__members__)
             raise ConfigError(f"{field}.priority: must be 0 to 100 or one of {known}") from error
-    return [(field, hook) for _, field, hook in sorted(built, key=lambda one: one[0])]
+    return [(field, hook) for _, field, hook in sorted(built, key=itemgetter(0))]
 
 
 def bind_hooks(hooks: list[Any], flat: FlatModel) -> None:

@@ -110,16 +110,11 @@ def override(
     return config
 
 
-def listed(options: Options) -> list[str | Mapping[str, Any]]:
-    """Overrides as a list of ``KEY=VALUE`` and of dicts."""
-    return [options] if isinstance(options, str | Mapping) else [*options]
-
-
 def override_fields(config: Config, options: Options) -> None:
     """Apply ``--cfg-options`` in place; ConfigError if one is malformed or does not fit."""
     overrides: dict[str, Any] = {}
     mistakes = Mistakes()
-    for option in listed(options):
+    for option in [options] if isinstance(options, str | Mapping) else options:
         if isinstance(option, Mapping):
             overrides.update(option)
             continue
