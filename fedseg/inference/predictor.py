@@ -30,7 +30,7 @@ from fedseg.report.pictures import Classes, read_classes
 from fedseg.runner import logs
 from fedseg.runner.build import build_evaluation
 from fedseg.runner.checkpoint import load_checkpoint
-from fedseg.runner.experiment import Options, listed
+from fedseg.runner.experiment import Options
 from fedseg.runner.recorded import newest_checkpoint, recorded
 from fedseg.runner.runner import FederatedRunner
 from fedseg.runs.schema import FILE_NAME, read_results_file
@@ -269,7 +269,8 @@ def opened(
         raise ConfigError(f"statistics: must be one of {', '.join(STATISTICS)}, without domain")
     path = Path(checkpoint) if checkpoint else newest_checkpoint(folder)[1]
     payload = load_checkpoint(path)
-    options = [*listed(options), *([f"device={device}"] if device else ())]
+    options = [options] if isinstance(options, str | Mapping) else [*options]
+    options += [f"device={device}"] if device else []
     options += [] if amp is None else [f"train_cfg.amp={amp}"]
     with TemporaryDirectory() as place, recorded(folder, Path(place), options, trust) as (cfg, _):
         runner = FederatedRunner.from_cfg(cfg)

@@ -146,8 +146,8 @@ class FederatedRunner(Runner):
     def call_hook(self, fn_name: str, **kwargs: Any) -> None:
         """Call a stage of every hook that has it (MMEngine's own loses tracebacks)."""
         for hook in self._hooks:
-            if hasattr(hook, fn_name):
-                getattr(hook, fn_name)(self, **kwargs)
+            if stage := getattr(hook, fn_name, None):
+                stage(self, **kwargs)
         dataset = getattr(self.data, "dataset", None) if fn_name == "before_round" else None
         if hasattr(dataset, "check_files"):
             dataset.check_files()
