@@ -72,7 +72,8 @@ class Run:
         """
         from fedseg.inference.predictor import opened
 
-        one = isinstance(images, np.ndarray) and images.ndim < 4 and images.shape[-1:] in ((), (3,))
+        array = isinstance(images, np.ndarray)  # of one row it may hold paths
+        one = array and images.ndim in (0, 2, 3) and images.shape[-1:] in ((), (3,))
         if one or isinstance(images, str | Path) or not isinstance(images, Iterable):
             raise ConfigError("images: must be a list of images, not a single one: give [image]")
         images, batch_size = list(images), options.pop("batch_size", None)

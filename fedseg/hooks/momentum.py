@@ -45,7 +45,6 @@ class KeptMomentum(FederatedHook):
                 "custom_hooks: KeptMomentum contradicts algorithm.count_momentum, which assumes "
                 "momentum that starts anew with every client: leave one of them out"
             )
-
         if getattr(runner.algorithm, "personal_share", 0):
             raise ConfigError(
                 "custom_hooks: KeptMomentum contradicts algorithm.personal_share, whose two phases "

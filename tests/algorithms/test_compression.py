@@ -78,6 +78,8 @@ def test_tensors_and_personal_parts():
     """A scale for each shared tensor, but empty ones; gaps and personal ones stay zero."""
     empty = nn.ParameterList([torch.empty(0)])
     flat = FlatModel(nn.Sequential(nn.Linear(20, 5), nn.Linear(5, 3), empty))
+    flat.personal = torch.zeros_like(flat.w, dtype=torch.bool)
+    flat.personal[flat.slots[3].span] = True
     flat.personal_names = frozenset([flat.slots[3].name])
     spans = [slot.span for slot in flat.slots[:3]]
     vector = torch.zeros_like(flat.w)

@@ -102,6 +102,8 @@ def test_the_statistics_are_those_that_are_named(small_run, tmp_path):
     for single in ("street.jpg", image):
         with pytest.raises(ConfigError, match=r"^images: must be a list"):
             run.predict(single, **TRUST)
+    with pytest.raises(DataError, match=r"absent\.png"):
+        run.predict(np.array(["absent.png"] * 3), domain="T01_CN_A", **TRUST)
     with pytest.raises(ConfigError, match="batch_size: must be greater than 0"):
         run.predict([image], batch_size=0, **TRUST)
     for kind in ("images", "batch"):  # a pixel alone is as a network's pooled features

@@ -65,14 +65,15 @@ def test_an_unpacked_archive_is_the_run(archive, small_run, tmp_path):
 
 
 @pytest.mark.parametrize("metric", ["mDice", "mBIoU"])
-def test_the_card_of_other_metrics_of_segmentation_names_the_task(small_run, metric):
+@pytest.mark.parametrize("view", ["rain", "global:rain"])
+def test_the_card_of_other_metrics_of_segmentation_names_the_task(small_run, metric, view):
     run = read_run(small_run)
     data = {**run.results.data, "test:rain": run.results.train.model_copy(update={"dataset": "R"})}
-    update = {"final": {"global:rain": {metric: 50.0}}, "data": data}
+    update = {"final": {view: {metric: 50.0}}, "data": data}
     run = replace(run, results=run.results.model_copy(update=update))
-    vars(run)["last"] = {f"global:rain/{metric}": 50.0}
+    vars(run)["last"] = {f"{view}/{metric}": 50.0}
     card = model_card(run, "other", 6)
-    assert 'pipeline_tag: "image-segmentation"' in card and '"name": "R (global:rain)"' in card
+    assert 'pipeline_tag: "image-segmentation"' in card and f'"name": "R ({view})"' in card
 
 
 def test_an_upload_is_what_is_in_the_archive(small_run, archive, tmp_path, monkeypatch):
