@@ -4,7 +4,7 @@ A metric is of a test set, in one of the views in which the set is evaluated. Se
 are an evaluated domain: ``seen_by_domain``. Histories, results and configs have the names.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 MAIN_METRICS = ("mIoU", "accuracy")
@@ -62,6 +62,19 @@ class Metric(NamedTuple):
 def global_name(name: str) -> str:
     """The name of the same metric or evaluated domain, of the global model."""
     return f"{VIEWS[GLOBAL][0]}{name}"
+
+
+def find_set(domain: str, sets: Collection[str]) -> str | None:
+    """The test set of an evaluated domain, which the prefix of a metric may follow.
+
+    ``seen_by_domain/boundary`` is of ``seen``. None if it is of none of ``sets``.
+    """
+    while domain:
+        name = Metric.of(domain).set
+        if name in sets:
+            return name
+        domain = domain.rpartition("/")[0]
+    return None
 
 
 def nest(

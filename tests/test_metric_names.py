@@ -2,7 +2,15 @@
 
 import pytest
 
-from fedseg.metric_names import Metric, domain_label, flatten, global_name, main_metric, nest
+from fedseg.metric_names import (
+    Metric,
+    domain_label,
+    find_set,
+    flatten,
+    global_name,
+    main_metric,
+    nest,
+)
 
 NAMES = {
     "unseen_0001TP/mIoU": ("unseen_0001TP", "standard", "mIoU"),
@@ -44,3 +52,15 @@ def test_main_metric():
     assert main_metric(["test/loss", "test/accuracy"]) == "accuracy"
     assert main_metric(["test/error", "test/loss"]) == "error"
     assert main_metric([]) is None
+
+
+def test_a_domain_is_of_a_test_set_also_behind_the_prefix_of_a_metric():
+    sets = ["seen", "unseen", "unseen/fog"]
+    of = {
+        "seen": "seen",
+        "seen_by_domain/boundary": "seen",
+        "global:seen/boundary": "seen",
+        "unseen/fog/boundary": "unseen/fog",
+        "other/boundary": None,
+    }
+    assert {domain: find_set(domain, sets) for domain in of} == of

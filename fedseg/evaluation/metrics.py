@@ -205,8 +205,9 @@ class Grouped(CountingMetric):
         """Group -> its values and values by class; without values if nothing of it is labeled."""
         table = {}
         for (group, images), counts in zip(self.groups.items(), self.counts, strict=True):
-            values = self._of(counts).compute_metrics([counts]) if counts.any() else {}
-            table[group] = {"images": len(images), **values, **self.metric.details()}
+            metric = self._of(counts)
+            values = metric.compute_metrics([counts]) if counts.any() else {}
+            table[group] = {"images": len(images), **values, **metric.details()}
         return table
 
     def costs(self) -> dict[Any, dict[str, Any]]:
@@ -240,21 +241,29 @@ class Grouped(CountingMetric):
 class ByCorruption(Grouped):
     """``accuracy`` is the mean over the (corruption, severity) groups, in PERCENT.
 
-    ``accuracy_severity_<n>`` is that over the corruptions.
+    ``accuracy_severity_<n>`` is that over the corruptions. A group that was never tested has no
+    accuracy, and neither has a mean over it: one over fewer groups would not compare.
     """
 
-    def compute_metrics(self, results: list) -> dict[str, float]:
-        severities: dict[str, list[float]] = {"accuracy": []}
-        for (_, severity), values in self.by_group().items():
-            for name in ("accuracy", f"accuracy_severity_{severity}"):
-                severities.setdefault(name, []).append(values.get("accuracy", 0.0))
-        return {name: float(np.mean(values)) for name, values in severities.items()}
+    def accuracies(self) -> dict[tuple[str, int], float | None]:
+        """The accuracy of each (corruption, severity)."""
+        return {group: values.get("accuracy") for group, values in self.by_group().items()}
+
+    def compute_metrics(self, results: list) -> dict[str, float | None]:
+        columns: dict[str, list[float | None]] = {"accuracy": []}
+        for (_, severity), accuracy in self.accuracies().items():
+            columns["accuracy"].append(accuracy)
+            columns.setdefault(f"accuracy_severity_{severity}", []).append(accuracy)
+        return {
+            name: None if None in values else float(np.mean(values))
+            for name, values in columns.items()
+        }
 
     def details(self) -> dict[str, Any]:
         """``corruptions``: the accuracy of each at each of the ``severities``."""
-        table: dict[str, list[float]] = {}
-        for (corruption, _), values in self.by_group().items():
-            table.setdefault(corruption, []).append(values.get("accuracy", 0.0))
+        table: dict[str, list[float | None]] = {}
+        for (corruption, _), accuracy in self.accuracies().items():
+            table.setdefault(corruption, []).append(accuracy)
         return {"corruptions": table, "severities": list(dict.fromkeys(s for _, s in self.groups))}
 
 

@@ -16,7 +16,7 @@ from jinja2 import Environment, FileSystemLoader
 import fedseg
 from fedseg.errors import ConfigError, DataError, resource_error
 from fedseg.files import LARGEST, atomic_writer, own_path, read_json, sha256, write_text
-from fedseg.metric_names import Metric, flatten
+from fedseg.metric_names import find_set, flatten
 from fedseg.runner.checkpoint import Facts, load_checkpoint, save_checkpoint
 from fedseg.runner.recorded import newest_checkpoint
 from fedseg.runs.config import CONFIG_FILE
@@ -99,7 +99,8 @@ def model_card(run: RunFiles, license: str, round_: int) -> str:
     task = "image-segmentation" if segmentation else "image-classification"
     entries = []
     for domain, metric, value in parts:
-        data = sets.get(f"test:{Metric.of(domain).set}", results.train).dataset
+        test = results.tests.get(find_set(domain, results.tests), results.train)
+        data = test.dataset
         entries.append(
             {
                 "task": {"type": task},

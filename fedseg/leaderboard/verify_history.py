@@ -12,7 +12,7 @@ from fedseg.core.local_loss import LocalLoss
 from fedseg.core.server import Server
 from fedseg.engine.loop import FederatedTrainLoop
 from fedseg.engine.trainer import ClientTrainer
-from fedseg.metric_names import Metric
+from fedseg.metric_names import Metric, find_set
 from fedseg.optim import build_local_optimizer
 from fedseg.registry import ALGORITHMS, LOCAL_LOSSES, SAMPLERS, build
 from fedseg.runner.build import declare_payloads
@@ -91,7 +91,11 @@ def check_rounds(
     tests = stated.get("val_dataloader") or {}
     has_tests = stated.get("val_dataloader") is not None
     at_end = {n for n, test in tests.items() if test is not None and test.get("final_only")}
-    metrics = {n for n in history[-1].get("metrics", ()) if Metric.parse(n).set not in at_end}
+    metrics = {
+        name
+        for name in history[-1].get("metrics", ())
+        if find_set(Metric.parse(name).domain, tests) not in at_end
+    }
     actual: dict[str, Any] = {"rounds": len(history)}
     expected: dict[str, Any] = {"rounds": loop.max_rounds}
     for number, record in enumerate(history[: loop.max_rounds], start=1):

@@ -14,7 +14,7 @@ from typing import Any
 from fedseg.checks import is_number
 from fedseg.config.keys import ENVIRONMENT, METHOD, PROTOCOL, select
 from fedseg.errors import DataError
-from fedseg.metric_names import MAIN_METRICS, Metric, main_metric
+from fedseg.metric_names import MAIN_METRICS, Metric, find_set, main_metric
 from fedseg.runs.history import HISTORY
 from fedseg.runs.run_files import RunFiles, is_run, read_run
 from fedseg.runs.schema import FILE_NAME, DataEntry, Results
@@ -159,10 +159,17 @@ def _metrics(
     main, table = main_metric(names), {}
     for name in sorted(names, key=lambda name: order.index(metrics[name].metric)):
         target = until if metrics[name].metric == main else None
-        references = [None, *(None if metrics[name].set in of else sides[0] for of in foreign[1:])]
-        pairs = zip(sides, references, strict=True)
-        table[name] = tuple(_figures(name, side, reference, target) for side, reference in pairs)
+        row = []
+        for side, other_images in zip(sides, foreign, strict=True):
+            comparable = find_set(metrics[name].domain, _test_names(side)) not in other_images
+            reference = sides[0] if comparable and side is not sides[0] else None
+            row.append(_figures(name, side, reference, target))
+        table[name] = tuple(row)
     return table
+
+
+def _test_names(side: Side) -> Collection[str]:
+    return () if side.first.results is None else side.first.results.tests.keys()
 
 
 def _figures(name: str, side: Side, reference: Side | None, target: float | None) -> Figures:

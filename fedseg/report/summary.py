@@ -11,7 +11,7 @@ from rich.table import Table
 
 from fedseg.checks import is_number
 from fedseg.cli import printable, program
-from fedseg.metric_names import Metric, domain_label, flatten, main_metric
+from fedseg.metric_names import Metric, domain_label, find_set, flatten, main_metric
 from fedseg.names import PREPARED_BY
 from fedseg.report.corruptions import corruption_table
 from fedseg.runner.checkpoint import checkpoints
@@ -100,7 +100,7 @@ def _metrics(results: Results) -> TextTable:
         ]
     if any("aAcc" in entry for entry in final.values()):
         columns["pixel accuracy"] = [_number(entry.get("aAcc")) for entry in final.values()]
-    tests = [results.tests.get(Metric.of(domain).set) for domain in final]
+    tests = [results.tests.get(find_set(domain, results.tests)) for domain in final]
     columns["images"] = ["-" if test is None else str(test.samples) for test in tests]
     return _domain_table(results.name, final, columns)
 

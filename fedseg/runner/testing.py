@@ -12,7 +12,7 @@ from fedseg.cli import progress
 from fedseg.errors import ConfigError
 from fedseg.evaluation.sets import EvaluationSet
 from fedseg.files import sha256, write_text
-from fedseg.metric_names import Metric, nest
+from fedseg.metric_names import find_set, nest
 from fedseg.runner.checkpoint import load_checkpoint
 from fedseg.runner.runner import FederatedRunner
 from fedseg.runs.config import config_digest
@@ -54,11 +54,9 @@ def evaluate_checkpoint(
     domains = nest(metrics, loop.details)
     images = {test.name: len(test.samples) for test in loop.sets}
     for domain, entry in domains.items():
-        name = domain  # followed by the prefix of a metric that has one
-        while name and Metric.of(name).set not in images:
-            name = name.rpartition("/")[0]
-        if name:
-            entry["images"] = images[Metric.of(name).set]
+        name = find_set(domain, images)
+        if name is not None:
+            entry["images"] = images[name]
     meta = payload.get("meta") or {}
     results = {
         "schema_version": TEST_SCHEMA_VERSION,

@@ -12,6 +12,7 @@ from mmengine.evaluator import BaseMetric
 
 from fedseg.errors import ConfigError, DataError, MissingDataError
 from fedseg.evaluation import CountingMetric
+from fedseg.evaluation.metrics import labels_of
 from fedseg.evaluation.sets import EvaluationSet, build_evaluation_set
 from fedseg.loaders.partitioned import domains_of
 
@@ -328,6 +329,18 @@ def test_metrics_of_corrupted_images_by_hand_counting(trained, root):
     assert list(table) == list(toycls.CORRUPTIONS)
     for number, name in enumerate(toycls.CORRUPTIONS):
         assert table[name] == pytest.approx(shares[number].tolist(), abs=1e-12)
+
+
+def test_a_corruption_that_was_never_tested_has_no_accuracy(root):
+    test = evaluation_set(corrupted(root))
+    tested = [index for group, block in test.blocks.items() if group[1] != 2 for index in block]
+    for indices, batch in test.batches([tested], pin_memory=False):
+        test.process(indices, batch, labels_of(batch))  # every prediction is right
+    tables = test.details()[""]["corruptions"]
+    assert set(map(tuple, tables.values())) == {(100.0, None, 100.0, 100.0, 100.0)}
+    scores = test.score()
+    assert scores.pop("accuracy") is None and scores.pop("accuracy_severity_2") is None
+    assert set(scores.values()) == {100.0}
 
 
 def test_predictions_are_those_of_the_files(trained, root):

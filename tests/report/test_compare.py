@@ -145,6 +145,19 @@ def test_other_test_images_have_no_difference(tmp_path):
     assert list(comparison.conditions) == ["data.test:unseen.split_checksum"]
 
 
+@pytest.mark.parametrize("domain", ["unseen/boundary", "unseen_by_domain/boundary"])
+def test_other_test_images_have_no_difference_in_a_metric_with_a_prefix(tmp_path, domain):
+    name = f"{domain}/mIoU"
+    for run, checksum in (("a", "0"), ("b", "1")):
+        final = {METRIC: 50.0, name: 40.0}
+        images = {"data__test_unseen__split_checksum": checksum * 64}
+        toyresults.write(tmp_path / run, toyresults.results(RAINY, final, **images))
+    comparison = compare(read_sides([tmp_path / "a", tmp_path / "b"]))
+    assert [cell.last for cell in comparison.metrics[name]] == [value(40.0)] * 2
+    assert {cell.difference for cell in comparison.metrics[name]} == {None}
+    assert {cell.paired for cell in comparison.metrics[name]} == {None}
+
+
 @pytest.mark.parametrize(
     ("changes", "word"),
     [

@@ -80,6 +80,13 @@ def test_classification_and_missing_metrics(run_copy):
     assert "pixel accuracy" not in text
 
 
+def test_a_metric_with_a_prefix_has_the_images_of_its_test_set(run_copy):
+    change(run_copy, final={"unseen": {"mIoU": 5.0}, "unseen/boundary": {"mIoU": 4.0}})
+    images = str(read_results(run_copy / "results.json").tests["unseen"].samples)
+    rows = [line.split() for line in printed(run_copy).splitlines() if line.startswith("  unseen")]
+    assert [row[-1] for row in rows] == [images, images]
+
+
 def test_corruptions_by_severity(run_copy):
     table = {"fog": [50.0, 40.0, 30.0, 20.0, 10.0], "snow": [60.0, 50.0, 40.0, 30.0, 20.0]}
     corrupted = {"accuracy": 35.0, "corruptions": table, "severities": [1, 2, 3, 4, 5]}
