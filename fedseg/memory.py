@@ -1,43 +1,18 @@
-"""Tensors: memory for long vectors, how many threads compute, functions of nested tensors.
+"""Tensors: how many threads compute, faults in weights and logits, functions of nested tensors.
 
-To get memory anew costs more than the arithmetic in it; the bits of long sums depend on the number
-of threads.
+The bits of long sums depend on the number of threads.
 """
 
-import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from fedseg.errors import TrainingError
 
-LONG = 1 << 16  # elements
 LARGEST = 1e10  # of weights; statistics of raw pixels are far below it
-_kept: list[tuple[np.ndarray, weakref.ref]] = []  # memory, and what all tensors in it refer to
-
-
-def empty_like(vector: Tensor, dtype: torch.dtype) -> Tensor:
-    """An uninitialized vector of the same length, where an earlier one was that is used no more."""
-    size = vector.numel()
-    if vector.device.type != "cpu" or dtype != torch.float64 or size < LONG:
-        return torch.empty_like(vector, dtype=dtype)
-    _kept[:] = [(m, lent) for m, lent in _kept if m.size == size or lent() is not None]
-    free = [number for number, (_, lent) in enumerate(_kept) if lent() is None]
-    memory = _kept.pop(free[0])[0] if free else torch.empty(size, dtype=dtype).numpy()
-    array = memory.view()
-    _kept.append((memory, weakref.ref(array)))
-    return torch.from_numpy(array)
-
-
-def norm(vector: Tensor, dtype: torch.dtype) -> float:
-    """The norm of a 1-D vector, computed in a precision."""
-    if vector.device.type == "cpu":  # where torch would convert it in new memory
-        vector = empty_like(vector, dtype).copy_(vector)
-    return float(torch.linalg.vector_norm(vector, dtype=dtype))
 
 
 @contextmanager

@@ -11,7 +11,6 @@ from torch import Tensor
 from fedseg.core.arithmetic import accumulate
 from fedseg.core.flat import FlatModel
 from fedseg.core.messages import ClientResult, Message, Payload, Size, num_bytes
-from fedseg.memory import empty_like
 
 
 def accumulation_dtype(device: torch.device) -> torch.dtype:
@@ -82,7 +81,7 @@ class Aggregate:
         for key, pairs in terms.items():
             begin, like = key not in self._sums, pairs[0][0]
             if begin:
-                self._sums[key] = empty_like(like, accumulation_dtype(like.device))
+                self._sums[key] = torch.empty_like(like, dtype=accumulation_dtype(like.device))
             accumulate(self._sums[key], pairs, begin)
 
     def weighted_sum(self, name: str, weighting: str) -> Tensor:
@@ -119,8 +118,7 @@ class Aggregate:
         return self._divide(name, "uniform")
 
     def _divide(self, name: str, weighting: str) -> Tensor:
-        total = self.weighted_sum(name, weighting)
-        return torch.div(total, self._sent[name, weighting], out=empty_like(total, total.dtype))
+        return self.weighted_sum(name, weighting) / self._sent[name, weighting]
 
     def counters(self) -> dict[str, Tensor]:
         """Integer buffers averaged by N_k and rounded."""

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any
 
+import torch
 from annotated_types import Ge, Gt, Lt
 from mmengine.runner import BaseLoop
 from pydantic import NonNegativeInt, PositiveInt
@@ -20,7 +21,6 @@ from fedseg.core.messages import Message, Outcome, Task
 from fedseg.core.server import Aggregate, accumulation_dtype
 from fedseg.engine.updates import longest_norms
 from fedseg.errors import ConfigError, Interrupted, LoadingError, TrainingError, WorkersLost
-from fedseg.memory import norm
 from fedseg.registry import LOOPS
 
 
@@ -256,7 +256,8 @@ class FederatedTrainLoop(BaseLoop):
         if getattr(server.w, "dtype", None) != flat.w.dtype or server.w.shape != flat.w.shape:
             raise ConfigError(f"server.w: must be {flat.w.dtype} {[*flat.w.shape]}: use copy_(...)")
         server.w.index_fill_(0, flat.gaps, 0)
-        length = norm(server.w, accumulation_dtype(server.w.device))
+        dtype = accumulation_dtype(server.w.device)
+        length = float(torch.linalg.vector_norm(server.w, dtype=dtype))
         finite = math.isfinite(length) and finite_norm(server.buffers) is not None
         if not finite or length > self.max_norm_ratio * before:
             grown = f"goes from norm {before:.3g} to {length:.3g}" if finite else "is not finite"

@@ -172,27 +172,9 @@ def class_map(logits: Tensor, size: torch.Size, align_corners: bool = False) -> 
     logits = finite(logits).contiguous(memory_format=torch.channels_last)
     classes = torch.empty((len(logits), *size), dtype=torch.int64, device=logits.device)
     for image in range(len(logits)):
-        part = logits[image : image + 1]
-        part = part.to(compute_dtype(part))
-        if part.device.type == "cpu" and not torch.is_grad_enabled():
-            options = {"align_corners": align_corners, "out": _memory(part, size)}
-            resized = torch.ops.aten.upsample_bilinear2d.out(part, list(size), **options)
-        else:
-            resized = resize(part, size, align_corners)
+        resized = resize(logits[image : image + 1], size, align_corners)
         classes[image] = resized.max(dim=1).indices[0]
     return classes
-
-
-_kept: list[Tensor] = []
-
-
-def _memory(logits: Tensor, size: torch.Size) -> Tensor:
-    """For logits at ``size``: memory that is kept, as getting it takes longer than filling it."""
-    shape = (*logits.shape[:2], *size)
-    if not _kept or _kept[0].shape != shape or _kept[0].dtype != logits.dtype:
-        options = {"dtype": logits.dtype, "memory_format": torch.channels_last}
-        _kept[:] = [torch.empty(shape, **options)]
-    return _kept[0]
 
 
 def _with_num_classes(network: Mapping, num_classes: int | None) -> dict:

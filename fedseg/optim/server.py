@@ -15,7 +15,6 @@ from fedseg.config.schema import Decay, Positive, check_values
 from fedseg.core.arithmetic import descend
 from fedseg.core.server import Server
 from fedseg.errors import ConfigError
-from fedseg.memory import empty_like
 from fedseg.optim.local import check_memory, check_optimizer
 from fedseg.registry import OPTIMIZERS, SERVER_OPTIMIZERS, build
 
@@ -168,7 +167,7 @@ class Torch(ServerOptimizer):
         start = server.w.to(delta.dtype)
         w = start.clone()
         # Nesterov's momentum is added to the gradient in place where torch goes by lists of tensors
-        w.grad = empty_like(delta, delta.dtype).copy_(delta)
+        w.grad = delta.clone()
         optimizer = self._build([w])
         kept = {k: v for k, v in server.state.items() if k.startswith("optim.")}
         optimizer.state[w].update({k.removeprefix("optim."): v for k, v in kept.items()})

@@ -1,5 +1,7 @@
 """Segmentors: every model config, losses by hand, predictions, weights files, foreign networks."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 import torch
@@ -11,6 +13,7 @@ from fedseg.batchnorm import batchnorm_layers
 from fedseg.config.methods import compose, setting_file
 from fedseg.errors import ConfigError
 from fedseg.models import BiSeNetV2Segmentor, Segmentor
+from fedseg.models.segmentor import class_map
 from fedseg.registry import MODELS
 
 CLASSES = 7
@@ -208,3 +211,17 @@ def test_weights_file_missing_or_not_weights(tmp_path):
     torch.save({"model": OneByOne()}, path)  # a pickled module could run code
     with pytest.raises(ConfigError, match=r"model\.weights: .*w\.pth"):
         Segmentor(OneByOne(), weights=str(path)).init_weights()
+
+
+def test_class_maps_in_four_threads_are_those_of_their_logits():
+    logits = [torch.randn(1, CLASSES, 40, 60) for _ in range(16)]
+    size = torch.Size([240, 360])
+
+    @torch.no_grad()
+    def predict(one):
+        return class_map(one, size)
+
+    expected = list(map(predict, logits))
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(predict, logits))
+    assert all(map(torch.equal, found, expected))
