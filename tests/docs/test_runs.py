@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from mmengine.config import Config
 
+from fedseg.leaderboard.reference import read_json
 from fedseg.loaders.partitioned import PartitionedData
 from fedseg.partition.natural import divide
 from fedseg.runner.experiment import load_config
@@ -103,7 +104,7 @@ def arguments_in_shell(command: str) -> list[str]:
 
 
 def composed(command: str) -> Config:
-    """The config of ``SETTING [--with METHOD ...] [--amp] [--cfg-options KEY=VALUE ...]``."""
+    """The config of ``SETTING [--with METHOD ...] [--seed 0] [--amp] [--cfg-options ...]``."""
     setting, *rest = arguments_in_shell(command)
     given: dict[str, list[str]] = {}
     for argument in rest:
@@ -111,7 +112,7 @@ def composed(command: str) -> Config:
             values = given.setdefault(argument, [])
         else:
             values.append(argument)
-    assert given.keys() <= {"--with", "--amp", "--cfg-options"}
+    assert given.keys() <= {"--with", "--seed", "--amp", "--cfg-options"}
     return load_config(
         setting,
         methods=given.get("--with", ()),
@@ -144,19 +145,37 @@ def clients_unpacked(tmp_path, monkeypatch):
 @pytest.mark.usefixtures("clients_unpacked")
 def test_a_command_of_the_results_table_is_that_of_the_run_beside_it(method, ours, command):
     config = composed(command)
-    folder = DOCS / "runs" / config.experiment_name / "seed0"
-    results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
-    curves = results["curves"]
+    check_that_it_trains(config, config.experiment_name)
+    curves = recorded_results(config.experiment_name)["curves"]
     last_hundred = np.array(curves["rounds"]) > 9900
     assert f"{np.array(curves['figures']['test/accuracy'])[last_hundred].mean():.1f}" == ours
 
+
+@pytest.mark.usefixtures("clients_unpacked")
+def test_the_commands_of_the_rows_on_every_board_are_those_of_their_runs():
+    rows = read_json("reproduced.json")["rows"]
+    commands = {row["name"]: row["command"] for row in rows if row["name"].startswith("cifar10_")}
+    assert len(commands) == 7
+    for name, command in commands.items():
+        check_that_it_trains(composed(command.removeprefix("fedseg train ")), name)
+
+
+def recorded_results(name: str) -> dict[str, Any]:
+    """The ``results.json`` of a run of docs/runs."""
+    file = DOCS / "runs" / name / "seed0" / "results.json"
+    return json.loads(file.read_text(encoding="utf-8"))
+
+
+def check_that_it_trains(config: Config, name: str) -> None:
+    """Assert that a config trains a run of docs/runs: the same values, on the same clients."""
+    file = DOCS / "runs" / name / "seed0" / "config.json"
     wanted = leaves(config.to_dict())
-    recorded = leaves(json.loads((folder / "config.json").read_text(encoding="utf-8")))
+    recorded = leaves(json.loads(file.read_text(encoding="utf-8")))
     different = {key for key in wanted | recorded if wanted.get(key) != recorded.get(key)}
     different -= {"work_dir", "dtype", *WITHOUT_EFFECT}
     assert {key for key in different if not key.startswith("train_dataloader.partition.")} == set()
 
-    train = results["data"]["train"]
+    train = recorded_results(name)["data"]["train"]
     images = Images(train["split_checksum"])
     clients = Clients(images, *divide(config.train_dataloader.partition, images))
     assert clients.checksum() == train["partition_sha256"]
