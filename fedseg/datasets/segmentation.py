@@ -1,5 +1,6 @@
 """Images with label maps, listed by a split file: the base of every segmentation data set here."""
 
+import copy
 import os
 import re
 import warnings
@@ -7,7 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import cv2
 import numpy as np
@@ -55,7 +56,8 @@ class SegmentationDataset(Dataset):
         files: per sample, (image path, label path).
         metainfo: ``classes``, ``palette`` ([r, g, b] per class) and ``ignore_index``.
         split_checksum: SHA-256 of the whole split, all users.
-        known: sample -> the classes whose labels it keeps, if others are erased.
+        known: sample -> the classes whose labels it and its mirrored one keep, if others are
+            erased.
         unmirrored: number of samples that are no mirrored ones; these follow in the same order.
     """
 
@@ -192,9 +194,10 @@ class SegmentationDataset(Dataset):
         if self.style is not None:
             position = self.positions[index % self.unmirrored]
             image = self.style(image, self.domains[index], seed, position)
-        if self.known is not None and index in self.known:
+        known = self.known_classes(index)
+        if known is not None:
             table = np.full(256, ERASED, np.uint8)
-            kept = [*self.known[index], IGNORE] if self.known[index] else []  # void is a label too
+            kept = [*known, IGNORE] if known else []  # void is a label too
             table[kept] = kept
             label = cv2.LUT(label, table)
         if index >= self.unmirrored:
@@ -210,9 +213,26 @@ class SegmentationDataset(Dataset):
             "data_samples": torch.from_numpy(np.ascontiguousarray(label)),
         }
 
-    def erase(self, known: Mapping[int, Collection[int]]) -> None:
-        """Erase, in samples by their index, the labels of all classes but these."""
+    def originals(self) -> Self:
+        """The data set without its mirrored samples, which a partition divides."""
+        if self.unmirrored == len(self):
+            return self
+        originals = copy.copy(self)
+        originals.users = self.users[: self.unmirrored]
+        originals.domains = self.domains[: self.unmirrored]
+        originals.files = self.files[: self.unmirrored]
+        return originals
+
+    def erase(self, known: Mapping[int, Collection[int]] | None) -> None:
+        """Erase, in original samples by their index, the labels of all classes but these.
+
+        Their mirrored samples lose the same labels; with None every sample keeps its labels.
+        """
         self.known = known
+
+    def known_classes(self, index: int) -> Collection[int] | None:
+        """The classes whose labels a sample keeps; None if it keeps all."""
+        return None if self.known is None else self.known.get(index % self.unmirrored)
 
     def read(self, index: int) -> tuple[np.ndarray, np.ndarray]:
         """One pair as on disk: image uint8 [H, W, 3] RGB, label uint8 [H, W] of train ids."""
@@ -223,7 +243,7 @@ class SegmentationDataset(Dataset):
         sound = image.dtype == label.dtype == np.uint8
         if not sound or image.shape != (*label.shape, 3):
             image, label = self._decode(index)
-            if not _keep(path, image, label, "is left out of dataset.cache"):
+            if not _keep(path, image, label):
                 self.cache = None
         return image, label
 
@@ -260,20 +280,9 @@ class SegmentationDataset(Dataset):
         return image, cv2.LUT(raw, self._train_ids)
 
     def class_pixels(self) -> np.ndarray:
-        """Pixels of each class in each sample, int64 [N, classes], from every label map.
-
-        They are kept beside the split, with checksums of the files that they are of and their own.
-        """
-        files = [self._cache_key(index) for index in range(self.unmirrored)]
-        key = digest([len(self.classes), *files])
-        folder = os.path.dirname(os.path.abspath(self.split)) if self.split else self.data_root
-        path = Path(folder, f"class_pixels_{key[:16]}.npy")
-        counts, told = _load_kept(path)
-        if digest([key, counts.tolist()]) != str(told):
-            with ThreadPoolExecutor(READERS) as pool:
-                counts = np.stack([*pool.map(self._count, range(self.unmirrored))])
-            told = np.array(digest([key, counts.tolist()]))
-            _keep(path, counts, told, "pixels of classes are not kept")
+        """Pixels of each class in each sample, int64 [N, classes], from every label map."""
+        with ThreadPoolExecutor(READERS) as pool:
+            counts = np.stack([*pool.map(self._count, range(self.unmirrored))])
         return counts[np.arange(len(self)) % self.unmirrored]
 
     def _count(self, index: int) -> np.ndarray:
@@ -343,12 +352,12 @@ def _load_kept(path: Path) -> tuple[np.ndarray, np.ndarray]:
         return np.zeros(0, np.int8), np.zeros(0)
 
 
-def _keep(path: Path, one: np.ndarray, other: np.ndarray, fault: str) -> bool:
+def _keep(path: Path, image: np.ndarray, label: np.ndarray) -> bool:
     try:
         with atomic_writer(path, "wb") as file:
-            np.save(file, one)
-            np.save(file, other)
+            np.save(file, image)
+            np.save(file, label)
     except OSError as error:
-        warnings.warn(f"{path}: {fault} ({error})", stacklevel=3)
+        warnings.warn(f"{path}: is left out of dataset.cache ({error})", stacklevel=3)
         return False
     return True

@@ -29,7 +29,7 @@ from fedseg.runner.runner import FederatedRunner
 from fedseg.runner.testing import evaluate_checkpoint
 from fedseg.runs.config import CONFIG_FILE, config_digest, experiment_digest
 from fedseg.runs.history import HISTORY, History, plain, read_history, summarize, timeless
-from fedseg.runs.results import dataset_facts, environment, package_versions, train_facts
+from fedseg.runs.results import environment, package_versions, test_facts, train_facts
 from fedseg.runs.run_files import TOLERANCE, VERIFIED
 from fedseg.runs.schema import (
     FILE_NAME,
@@ -242,7 +242,7 @@ def _compare_data(
             outcome.compare(train.pop(name, None), value, f"data.train.{name}", source)
     outcome.unchecked = tuple(name for name in train if name in DataFacts.model_fields)
     for test in outcome.runner.test_loop.sets:
-        name, facts = f"test:{test.name}", dataset_facts(test.dataset)
+        name, facts = f"test:{test.name}", test_facts(test)
         entry = {key: recorded.get(name, {}).get(key) for key in facts}
         outcome.compare(entry, facts, f"data.{name}", "data set")
     tests = {n: one for n, one in (stated.get("val_dataloader") or {}).items() if one is not None}

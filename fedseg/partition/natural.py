@@ -190,7 +190,8 @@ def divide(recipe: Any, dataset: Any) -> tuple[Clients, Clients]:
 
     A share ``holdout`` of each client's samples, drawn with the partition's seed (0 if it has
     none), is held out: at least one of two or more, and never the last one. ``unlabelled``: all
-    labels of label maps are erased, void too.
+    labels of label maps are erased, void too. Of a mirrored data set the originals are divided and
+    held out; the mirrored ones of training samples follow these, and no others are used.
 
     Args:
         recipe: a partition or its config, of which these are options whatever its type.
@@ -210,14 +211,32 @@ def divide(recipe: Any, dataset: Any) -> tuple[Clients, Clients]:
         )
     if share is not None and (not is_number(share) or not 0 < share < 1):
         raise ConfigError(f"{where}.holdout: must be above 0 and below 1, not {shown(share)}")
-    clients = check_clients(build(PARTITIONS, recipe, where)(dataset), len(dataset))
+    originals = dataset.originals() if hasattr(dataset, "originals") else dataset
+    clients = check_clients(build(PARTITIONS, recipe, where)(originals), len(originals))
     if unlabelled:
-        dataset.erase({index: () for index in range(len(dataset))})
+        originals.erase({index: () for index in range(len(originals))})
     held: Clients = {}
-    for position, (client, indices) in enumerate(clients.items() if share is not None else ()):
-        size = min(max(1, round(share * len(indices))), len(indices) - 1)
-        if size:
-            drawn = generator_for(seed or 0, "holdout", position).permutation(len(indices))
-            held[client] = indices[np.sort(drawn[:size])]
-            clients[client] = indices[np.sort(drawn[size:])]
+    if share is not None:
+        clients, held = _hold_out(clients, share, seed or 0)
+    if originals is not dataset:
+        dataset.erase(originals.known)
+        clients = {
+            client: np.concatenate([indices, indices + len(originals)])
+            for client, indices in clients.items()
+        }
     return clients, held
+
+
+def _hold_out(clients: Clients, share: float, seed: int) -> tuple[Clients, Clients]:
+    """Training samples and held-out samples of each client; one with a single sample keeps it."""
+    training: Clients = {}
+    held: Clients = {}
+    for position, (client, indices) in enumerate(clients.items()):
+        size = min(max(1, round(share * len(indices))), len(indices) - 1)
+        if size == 0:
+            training[client] = indices
+            continue
+        drawn = generator_for(seed, "holdout", position).permutation(len(indices))
+        held[client] = indices[np.sort(drawn[:size])]
+        training[client] = indices[np.sort(drawn[size:])]
+    return training, held

@@ -1,9 +1,7 @@
 """Clients that know few classes: the labels of all others are erased."""
 
-import json
-import os
-from contextlib import suppress
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 from warnings import warn
 
@@ -11,11 +9,18 @@ import numpy as np
 from pydantic import NonNegativeInt, PositiveInt
 
 from fedseg.errors import ConfigError
-from fedseg.files import write_text
 from fedseg.names import ERASED
 from fedseg.partition.draws import generator
 from fedseg.partition.natural import Clients, check_clients
 from fedseg.registry import PARTITIONS
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A client of few classes."""
+
+    classes: list[int]  # that it knows, ascending
+    images: list[int]  # indices, ascending
 
 
 @PARTITIONS.register_module()
@@ -26,9 +31,6 @@ class ClassHeterogeneous:
     first, in a random order, to the class that has the fewest images so far. The images of a class
     are cut at random into its clients, ``car_0``, ``car_1`` and so on, and the labels of all other
     classes are erased (:data:`fedseg.names.ERASED`). How an image finds its class is not published.
-
-    The split is written into ``splits/class_heterogeneous`` below the data set's root, for people
-    to read.
 
     Args:
         classes_per_client: classes that a client knows; from two on the others are the next ones in
@@ -60,50 +62,44 @@ class ClassHeterogeneous:
                 f"partition.classes_per_client: is {self.classes_per_client}, and the data set has "
                 f"{len(classes)} classes: use at most all of them, and {ERASED} classes at most"
             )
-        originals = dataset.unmirrored  # a mirrored image goes with its original
-        names = [os.path.relpath(f[0], dataset.data_root) for f in dataset.files[:originals]]
-        split = self._draw(dataset.class_pixels()[:originals] > 0, classes, names)
-        options = f"{self.classes_per_client}x{self.clients_per_class}_seed{self.seed}"
-        with suppress(OSError):  # a root that cannot be written to
-            path = Path(dataset.data_root, "splits", "class_heterogeneous", f"{options}.json")
-            if dataset.data_root:
-                write_text(path, json.dumps(split, indent=1) + "\n")
-        position, number = dict(zip(names, range(originals), strict=True)), [*classes].index
-        clients, known = {}, {}
-        for client, held in split.items():
-            held_images = {position[name] for name in held["images"]}
-            clients[client] = [i for i in range(len(dataset)) if i % originals in held_images]
-            known |= {i: [number(c) for c in held["classes"]] for i in clients[client]}
-        fewer = len(classes) * self.clients_per_class - len(clients)
-        left = originals - sum(len(held["images"]) for held in split.values())
-        if fewer or left:
+        images_with = dataset.class_pixels() > 0
+        holders = self._draw(images_with, [name.strip() for name in classes])
+        dataset.erase({i: holder.classes for holder in holders.values() for i in holder.images})
+        missing = len(classes) * self.clients_per_class - len(holders)
+        left = len(dataset) - sum(len(holder.images) for holder in holders.values())
+        if missing or left:
             warn(
-                f"partition: ClassHeterogeneous: {fewer} of {fewer + len(clients)} clients have no "
-                f"image, and {left} of {originals} images no class",
+                f"partition: ClassHeterogeneous: {missing} of {missing + len(holders)} clients "
+                f"have no image, and {left} of {len(dataset)} images no class",
                 stacklevel=2,
             )
-        dataset.erase(known)
+        clients = {name: holder.images for name, holder in holders.items()}
         return check_clients(clients, len(dataset))
 
-    def _draw(self, present: np.ndarray, classes: list[str], names: list[str]) -> dict[str, dict]:
-        """Client -> its classes and images, by name; ``present``: bool [images, classes]."""
+    def _draw(self, images_with: np.ndarray, names: Sequence[str]) -> dict[str, Holder]:
+        """Clients by name, from which images show which class, bool [images, classes]."""
         rng = generator(self.seed, "ClassHeterogeneous")
-        order = rng.permutation(len(present))
-        order = order[np.argsort(present[order].sum(1), kind="stable")]
-        ring, total = rng.permutation(len(classes)).tolist(), present.sum(0)
-        images: list[list[int]] = [[] for _ in classes]
-        for image in order[present[order].any(1)].tolist():
-            there = np.flatnonzero(present[image]).tolist()
-            images[min(there, key=lambda c: (len(images[c]), total[c]))].append(image)
-        split = {}
-        for number, held in enumerate(images):
-            at = ring.index(number)
-            known = [ring[(at + i) % len(ring)] for i in range(self.classes_per_client)]
-            parts = np.array_split(rng.permutation(held), self.clients_per_class)
-            for part, members in enumerate(p.astype(int) for p in parts):
+        order = rng.permutation(len(images_with))
+        order = order[np.argsort(images_with[order].sum(1), kind="stable")]
+        ring = rng.permutation(len(names)).tolist()
+        images_of = self._assign(images_with, order)
+        holders = {}
+        for number, name in enumerate(names):
+            first = ring.index(number)
+            known = [ring[(first + i) % len(ring)] for i in range(self.classes_per_client)]
+            images = rng.permutation(np.array(images_of[number], np.int64))
+            for part, members in enumerate(np.array_split(images, self.clients_per_class)):
                 if members.size:
-                    split[f"{classes[number].strip()}_{part}"] = {
-                        "classes": [classes[c] for c in sorted(known)],
-                        "images": [names[i] for i in sorted(members)],
-                    }
-        return split
+                    holders[f"{name}_{part}"] = Holder(sorted(known), sorted(members.tolist()))
+        return holders
+
+    def _assign(self, images_with: np.ndarray, order: np.ndarray) -> list[list[int]]:
+        """The images of each class: each image in its turn goes to the class with the fewest."""
+        total = images_with.sum(0)
+        images_of: list[list[int]] = [[] for _ in total]
+        for image in order.tolist():
+            shown = np.flatnonzero(images_with[image]).tolist()
+            if shown:
+                fewest = min(shown, key=lambda number: (len(images_of[number]), total[number]))
+                images_of[fewest].append(image)
+        return images_of

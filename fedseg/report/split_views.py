@@ -79,9 +79,12 @@ def _rename(views: Sequence[View]) -> list[View]:
 def _read_config(path: Path, config: Config, images: bool) -> View:
     recipe = _get(config.train_dataloader, "partition", "train_dataloader")
     dataset = _build_dataset(config.train_dataloader, "train_dataloader", images)
-    clients, _ = divide(recipe, dataset)
+    clients, held_out = divide(recipe, dataset)
     tests, notes = {}, []
     for name, entry in (config.get("val_dataloader") or {}).items():
+        if entry.get("held_out"):
+            tests[name] = _Part(dataset, np.concatenate([*held_out.values()]))
+            continue
         try:
             tests[name] = _build_dataset(entry, f"val_dataloader.{name}", False)
         except MissingDataError as error:
@@ -93,7 +96,9 @@ def _read_config(path: Path, config: Config, images: bool) -> View:
     words = [f"{path.stem}: {getattr(kind, '__name__', kind)}"]
     words += [f"{k} {v}" for k, v in options.items() if not isinstance(v, Mapping)]
     title = ", ".join(words)
-    return _make_view(path.stem, title, clients, dataset, tests, notes)
+    view = _make_view(path.stem, title, clients, dataset, tests, notes)
+    unused = view.statistics.unused - sum(map(len, held_out.values()))
+    return replace(view, statistics=replace(view.statistics, unused=unused))
 
 
 def _get(loader: Any, key: str, field: str) -> Any:
@@ -199,6 +204,19 @@ def _read_folder(folder: Path) -> View:
     return _make_view(name, title, NaturalPartition()(samples), samples, tests, notes)
 
 
+class _Part:
+    """Samples of a data set that are tested, with their labels and domains."""
+
+    def __init__(self, dataset: Any, samples: np.ndarray) -> None:
+        kind, labels = _read_labels(dataset)
+        self.samples = samples
+        self.labels = labels[samples] if kind == "class" else None
+        self.domains = labels[samples] if kind == "domain" else None
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+
 class _Listed:
     """Samples of split files, known by their paths."""
 
@@ -233,6 +251,8 @@ def pixel_counts(view: View) -> np.ndarray:
             "segmentation data sets"
         )
     counts = dataset.class_pixels()
-    for sample, known in (dataset.known or {}).items():
-        counts[sample] *= np.isin(np.arange(counts.shape[1]), known)
+    for sample in range(len(counts)):
+        known = dataset.known_classes(sample)
+        if known is not None:
+            counts[sample] *= np.isin(np.arange(counts.shape[1]), [*known])
     return np.stack([counts[samples].sum(axis=0) for samples in view.clients.values()])

@@ -172,6 +172,7 @@ def _add_clients(config: Config) -> None:
         )
     same = config.get("test_dataloader") == tests
     tests["clients"] = {**prepare_as(like[0], dataset), "held_out": True, "optional": True}
+    tests["clients"]["dataset"].pop("mirror", None)  # originals are held out
     if same:
         config.test_dataloader = copy.deepcopy(tests)
 

@@ -79,7 +79,7 @@ def make_plan(runner: FederatedRunner) -> dict[str, Any]:
         "forward-backward passes per step": runner.optim_wrapper.passes * algorithm.gradients,
         "rounds": runner.max_rounds,
         "evaluations": evaluations,
-        "test samples": {s.name: len(s.dataset) for s in getattr(runner.val_loop, "sets", [])},
+        "test samples": {s.name: len(s.samples) for s in getattr(runner.val_loop, "sets", [])},
         "parameters": runner.flat.num_parameters,
         "traffic down per round": _spread([rehearsal.down * len(c) for c in participants]),
         "traffic up per round": _spread([rehearsal.up * len(c) for c in participants]),

@@ -81,8 +81,18 @@ def dataset_facts(dataset: Any) -> dict[str, Any]:
 
 def train_facts(data: Any) -> dict[str, Any]:
     """The fields of :class:`fedseg.runs.schema.DataFacts` of a training set with its clients."""
-    clients = {"clients": len(data.clients), "partition_sha256": data.checksum()}
-    return dataset_facts(data.dataset) | clients
+    facts = dataset_facts(data.dataset)
+    facts["samples"] = sum(data.sizes)
+    facts["clients"] = len(data.clients)
+    facts["partition_sha256"] = data.checksum()
+    return facts
+
+
+def test_facts(test: Any) -> dict[str, Any]:
+    """The fields of :class:`fedseg.runs.schema.DataFacts` of a test set."""
+    facts = dataset_facts(test.dataset)
+    facts["samples"] = len(test.samples)
+    return facts
 
 
 def write_results(runner: FinishedRun) -> dict[str, Any]:
@@ -107,7 +117,7 @@ def write_results(runner: FinishedRun) -> dict[str, Any]:
         "parameters": runner.flat.num_parameters,
         "data": {
             "train": train_facts(runner.data),
-            **{f"test:{test.name}": dataset_facts(test.dataset) for test in sets},
+            **{f"test:{test.name}": test_facts(test) for test in sets},
         },
         **summary,
         "seconds": {**summary["seconds"], "wall": runner.seconds},

@@ -72,7 +72,10 @@ class DataFacts(FilePart):
     """A data set as the run used it."""
 
     dataset: str = Field(description="its class")
-    samples: Count = Field(description="number of images")
+    samples: Count = Field(
+        description="number of images that the clients train on, or that are tested; mirrored ones "
+        "count too"
+    )
     synthetic: bool = Field(description="whether the images are rendered by fedseg")
     split_checksum: str | None = Field(
         description="SHA-256 of the split's ids and file names, or of images and labels in order"

@@ -17,6 +17,7 @@ from fedseg.leaderboard.verify import verify
 from fedseg.loaders.streaming import StreamingData
 from fedseg.partition import divide
 from fedseg.registry import DATASETS
+from fedseg.runner.experiment import load_config
 
 
 def train(tmp_path, **training):
@@ -179,6 +180,26 @@ def test_holdout_is_seeded_and_part_of_the_checksum():
         for option in ({}, {"holdout": 0.2}, {"holdout": 0.4})
     }
     assert len(sums) == 3
+
+
+def test_results_count_what_was_trained_and_what_was_tested(small_config, tmp_path):
+    """Two clients with four images each hold one out; three, and their mirrored ones, are left."""
+    options = [
+        "train_dataloader.partition.holdout=0.25",
+        "train_dataloader.dataset.mirror=True",
+        "train_cfg.max_rounds=1",
+        "averaging=None",
+    ]
+    config = load_config(small_config, work_dir=tmp_path / "run", options=options)
+    runner = toyseg.train(config)
+    test = next(test for test in runner.val_loop.sets if test.name == "clients")
+    assert len(test.dataset) == 8
+    tested = {test.dataset.files[index] for index in test.samples}
+    trained = [runner.data.dataset.files[i] for own in runner.data.indices.values() for i in own]
+    assert len(tested) == 2 and len(trained) == 12 and tested.isdisjoint(trained)
+    data = json.loads((tmp_path / "run" / "results.json").read_text())["data"]
+    assert data["test:clients"]["samples"] == 2
+    assert data["train"]["samples"] == 12
 
 
 @pytest.mark.parametrize("share", [0, 1, -0.1, "half", True])

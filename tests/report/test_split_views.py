@@ -88,6 +88,15 @@ def test_a_data_set_of_files_needs_no_images(small_config, tmp_path):
         read_views([small_config], [f"data_root={tmp_path}"], images=True)
 
 
+def test_held_out_images_are_a_test_set(small_config):
+    options = ["train_dataloader.partition.holdout=0.25"]
+    (view,) = read_views([small_config], options)
+    assert view.statistics.counts.tolist() == [[3, 0, 0], [0, 3, 0]]
+    assert view.statistics.unused == 0
+    assert view.tests == {"unseen": 5, "seen": 4, "clients": 2}
+    assert view.test_counts["clients"].tolist() == [1, 1, 0]
+
+
 def test_pixels_are_counted_by_class(small_config):
     (view,) = read_views([small_config], images=True)
     counts = pixel_counts(view)
