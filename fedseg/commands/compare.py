@@ -33,6 +33,8 @@ def main() -> None:
     parser.add_argument("--until", type=float, metavar="PERCENT", help=f"also show {text}")
     text = "also show the mean over the window that ends at this share of the rounds"
     parser.add_argument("--at", type=float, **cli.MANY, metavar="PERCENT", help=text)
+    text = "draw the accuracy at this severity of the corruptions, not the mean over severities"
+    parser.add_argument("--severity", type=int, choices=range(1, 6), help=text)
     arguments = parser.parse_args()
     if arguments.until is not None and not math.isfinite(arguments.until):
         parser.error(f"--until: must be a number, not {arguments.until}")
@@ -48,4 +50,5 @@ def main() -> None:
     print_comparison(comparison)
     run = arguments.reference if arguments.reference.is_dir() else arguments.reference.parent
     beside = Path(os.path.abspath(run)).parent  # also of "."
-    cli.say(*write_comparison(comparison, arguments.out or own_folder(beside, "compare")))
+    out = arguments.out or own_folder(beside, "compare")
+    cli.say(*write_comparison(comparison, out, arguments.severity))

@@ -12,6 +12,7 @@ from rich.markup import escape
 
 from fedseg.checks import is_number
 from fedseg.cli import wide_console
+from fedseg.errors import DataError
 from fedseg.files import write_text
 from fedseg.metric_names import MAIN_METRICS, SPREAD, Metric, domain_label, main_metric
 from fedseg.report.compare import Comparison, Side
@@ -268,22 +269,47 @@ def draw_clients(sides: Sequence[Side]) -> Figure | None:
     return figure
 
 
-def draw_corruptions(sides: Sequence[Side]) -> Figure | None:
-    """Heat map of the accuracy under each corruption (rows), mean over severities, by side.
+def draw_corruptions(sides: Sequence[Side], severity: int | None = None) -> Figure | None:
+    """Draw a heat map of the accuracy under each corruption (rows) by side, the mean over seeds.
 
-    As Caldarola et al., ECCV 2022, figures 6 and 8. Of seeds the mean; None without corrupted sets.
+    Args:
+        sides: the runs.
+        severity: of the corruptions, as in figures 6 and 8 of Caldarola et al., ECCV 2022 (5); None
+            for the mean over the severities.
+
+    Returns:
+        The map, None without corrupted test sets.
+
+    Raises:
+        DataError: a run was not tested at this severity.
     """
-    tabled = [[corruption_table(run.results.final) for run in s.runs if run.results] for s in sides]
-    means = [[{n: row["mean"] for n, row in t.items()} for t in tables if t] for tables in tabled]
-    names = dict.fromkeys(name for tables in means for table in tables for name in table)
+    accuracies = [_accuracies_by_corruption(side, severity) for side in sides]
+    names = dict.fromkeys(name for by_corruption in accuracies for name in by_corruption)
     if not names:
         return None
     rows = {}
     for name in sorted(names, key=lambda name: name == "mean"):
-        columns = ([t[name] for t in tables if t.get(name) is not None] for tables in means)
-        rows[name.replace("_", " ")] = [fmean(values) if values else None for values in columns]
+        rows[name.replace("_", " ")] = [by_corruption.get(name) for by_corruption in accuracies]
     labels = [f"{side.label}\n{side.first.name}" for side in sides]
-    return draw_percentages(rows, labels, "accuracy (%), mean over severities")
+    over = "mean over severities" if severity is None else f"severity {severity}"
+    return draw_percentages(rows, labels, f"accuracy (%), {over}")
+
+
+def _accuracies_by_corruption(side: Side, severity: int | None) -> dict[str, float]:
+    """Corruption -> accuracy in percent, the mean over the side's seeds that have one."""
+    values: dict[str, list[float]] = {}
+    for run in side.runs:
+        table = corruption_table(run.results.final) if run.results else None
+        for name, row in (table or {}).items():
+            column = "mean" if severity is None else severity
+            if column not in row:
+                tested = ", ".join(str(key) for key in row if key != "mean")
+                raise DataError(
+                    f"--severity: {run.name} was tested at {tested}, not at {severity}: choose one"
+                )
+            if row[column] is not None:
+                values.setdefault(name, []).append(row[column])
+    return {name: fmean(accuracies) for name, accuracies in values.items()}
 
 
 def draw_trends(sides: Sequence[Side], metrics: Iterable[str]) -> Figure | None:
@@ -337,13 +363,21 @@ def to_markdown(comparison: Comparison, picture: str) -> str:
     return "\n\n".join([*parts, f"![training loss and metrics over rounds]({picture})"]) + "\n"
 
 
-def write_comparison(comparison: Comparison, folder: str | Path) -> list[Path]:
-    """Write ``compare.md`` and the pictures of what the runs have, in place of earlier ones."""
+def write_comparison(
+    comparison: Comparison, folder: str | Path, severity: int | None = None
+) -> list[Path]:
+    """Write ``compare.md`` and the pictures of what the runs have, in place of earlier ones.
+
+    Args:
+        comparison: what is written.
+        folder: where.
+        severity: of the corruptions drawn; None for the mean over the severities.
+    """
     path, picture = Path(folder) / "compare.md", Path(folder) / "curves.png"
     pictures = [save_figure(draw_curves(comparison.sides, comparison.metrics), picture)]
     more = {
         "clients": draw_clients(comparison.sides),
-        "corruptions": draw_corruptions(comparison.sides),
+        "corruptions": draw_corruptions(comparison.sides, severity),
         "trends": draw_trends(comparison.sides, comparison.metrics),
     }
     drawn = {name: figure for name, figure in more.items() if figure is not None}

@@ -246,6 +246,13 @@ def test_corruptions_of_several_runs_are_one_map(tmp_path):
     np.testing.assert_array_equal(values, expected)
     assert [t.get_text() for t in figure.axes[0].get_yticklabels()] == ["fog", "snow", "mean"]
     assert draw_corruptions(read_sides(paths[2:])) is None
+    figure = draw_corruptions(read_sides(paths), severity=2)
+    values = np.ma.filled(figure.axes[0].collections[0].get_array(), np.nan)
+    np.testing.assert_array_equal(
+        values, [[30, 40, np.nan], [np.nan, 1, np.nan], [30, 20.5, np.nan]]
+    )
+    with pytest.raises(DataError, match="--severity: a was tested at 1, 2, not at 5"):
+        draw_corruptions(read_sides(paths), severity=5)
     for damaged in ({"fog": 3}, {"fog": [1.0], "snow": [1.0, 2.0]}, {"fog": {"1": 2.0}}, 3):
         content["final"]["corrupted"]["corruptions"] = damaged
         side = read_sides([toyresults.write(tmp_path / "d", content)])
