@@ -29,7 +29,7 @@ from fedseg.metric_names import flatten
 from fedseg.names import by_case, did_you_mean
 from fedseg.runner import experiment
 from fedseg.runner.experiment import Options, load_config
-from fedseg.runs.schema import FILE_NAME, Results, read_results
+from fedseg.runs.schema import FILE_NAME, Results, check_finished, read_results
 
 
 def _flat(domains: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
@@ -168,15 +168,16 @@ def train(
 
 
 def read_run(folder: str | Path) -> Run:
-    """Read a finished run.
+    """Read a finished run, whether it was evaluated or not.
 
     Args:
         folder: its work dir. Raises DataError if the run is not finished or its files are damaged.
     """
     from fedseg.runs import run_files
 
-    read_results(Path(folder) / FILE_NAME)
-    run = run_files.read_run(folder)
+    path = Path(folder) / FILE_NAME
+    check_finished(read_results(path, strict=False), path)
+    run = run_files.read_run(folder, strict=False)
     return Run(run.folder, run.results, tuple(run.history))
 
 

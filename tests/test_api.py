@@ -13,6 +13,7 @@ import fedseg
 from fedseg.data_prep import classification
 from fedseg.data_prep.synthetic_shapes import write_shapes
 from fedseg.errors import ConfigError, DataError
+from fedseg.report.summary import print_summary
 
 NOTEBOOK = Path(__file__).parents[1] / "docs" / "first_run.ipynb"
 
@@ -74,6 +75,15 @@ def test_training_returns_its_run(small_config, tmp_path):
     assert (run.folder, run.results.seed, len(run.history)) == (tmp_path / "run", 3, 1)
     with pytest.raises(ConfigError, match="loaded"):
         fedseg.train(fedseg.load_config(small_config), seed=3)
+
+
+def test_a_run_without_evaluation_is_returned(small_config, tmp_path, capsys):
+    options = {"train_cfg.max_rounds": 1, "averaging": None, "val_dataloader": None}
+    run = fedseg.train(small_config, work_dir=tmp_path / "run", options=options)
+    assert (run.metrics, run.results.completed_rounds) == ({}, 1)
+    assert fedseg.read_run(tmp_path / "run").history == run.history
+    print_summary(tmp_path / "run", small_config)
+    assert "fedseg test" not in capsys.readouterr().out
 
 
 def test_mistakes_are_user_errors(tmp_path):

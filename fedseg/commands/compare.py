@@ -1,7 +1,6 @@
 """Compare runs: fedseg compare RUN_A RUN_B ... (--help lists the options)."""
 
 import math
-import os
 from pathlib import Path
 
 from fedseg import cli
@@ -27,8 +26,8 @@ def main() -> None:
     )
     parser.add_argument("reference", type=Path, metavar="RUN_A", help="the reference")
     parser.add_argument("others", type=Path, nargs="+", metavar="RUN_B", help="one or more others")
-    text = "folder for compare.md and the plots (default: the folder 'compare' beside RUN_A)"
-    parser.add_argument("--out", type=cli.folder, help=text)
+    text = "folder for compare.md and the plots (default: %(default)s)"
+    parser.add_argument("--out", type=cli.folder, default=Path("comparison"), help=text)
     text = "the round and traffic at which each run's mIoU or accuracy first reached this value"
     parser.add_argument("--until", type=float, metavar="PERCENT", help=f"also show {text}")
     text = "also show the mean over the window that ends at this share of the rounds"
@@ -41,14 +40,10 @@ def main() -> None:
     if not all(0 < share <= 100 for share in arguments.at):
         parser.error("--at: must be above 0, at most 100")
     cli.check_there([arguments.reference, *arguments.others])
-    from fedseg.files import own_folder
     from fedseg.report.compare import compare, read_sides
     from fedseg.report.compare_output import print_comparison, write_comparison
 
     sides = read_sides([arguments.reference, *arguments.others])
     comparison = compare(sides, arguments.until, arguments.at)
     print_comparison(comparison)
-    run = arguments.reference if arguments.reference.is_dir() else arguments.reference.parent
-    beside = Path(os.path.abspath(run)).parent  # also of "."
-    out = arguments.out or own_folder(beside, "compare")
-    cli.say(*write_comparison(comparison, out, arguments.severity))
+    cli.say(*write_comparison(comparison, arguments.out, arguments.severity))

@@ -444,7 +444,7 @@ class FederatedValLoop(BaseLoop):
         }
         self.missing = [name for name, test in built.items() if test is None]
         for name in self.missing:
-            runner.logger.warning(
+            runner.logger.info(
                 f"skipping optional test set {name!r}: no data found in "
                 f"{dataloader[name]['dataset'].get('data_root')}"
             )

@@ -19,7 +19,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from fedseg.core.hook import FederatedHook
-from fedseg.metric_names import Metric
+from fedseg.metric_names import SPREAD, Metric
 from fedseg.registry import HOOKS
 from fedseg.units import format_bytes, format_duration, peak_memory
 
@@ -57,7 +57,8 @@ class ProgressHook(FederatedHook):
     """Round, clients, loss, metrics, time left and memory; nothing if ``runner.quiet``.
 
     On a terminal they are redrawn; elsewhere there is a line after the first round, after every
-    evaluation, and every ``seconds``. Nothing here waits for the device.
+    evaluation, and every ``seconds``. Nothing here waits for the device. The run's log file has a
+    line for every evaluation, as MMEngine's has, also if the run is quiet.
 
     Args:
         seconds: time between two lines without a terminal.
@@ -136,6 +137,7 @@ class ProgressHook(FederatedHook):
         self._evaluating, self._predicted, self._to_predict = "", 0, 0
         self._metrics.append(metrics)
         self._print()
+        runner.logger.info(self._log_line(runner.train_loop.pending or {}, metrics))
 
     def after_stop(self, runner: Any) -> None:
         if self._screen is not None:
@@ -154,6 +156,25 @@ class ProgressHook(FederatedHook):
                     raise
                 self._shown = False
             self._last_line = self.now()
+
+    def _log_line(self, record: dict[str, Any], metrics: dict[str, float | None]) -> str:
+        """``Round(val) [50/100]  lr: 1.0000e-01  eta: 0:10:00  ...``, as MMEngine writes it.
+
+        ``record``: the line of the round in the history; empty before the first round.
+        """
+        parts = [f"Round(val) [{self._runner.round}/{self._runner.max_rounds}]"]
+        if record.get("lr") is not None:
+            parts.append(f"lr: {record['lr']:.4e}")
+        seconds, _ = self._seconds_left()
+        if seconds is not None:
+            parts.append(f"eta: {format_duration(seconds)}")
+        parts += [f"{name}: {size}" for name, size in self._peaks().items()]
+        if record.get("loss") is not None:
+            parts.append(f"loss: {record['loss']:.4f}")
+        for name, value in metrics.items():
+            if not name.endswith(tuple(SPREAD)):
+                parts.append(f"{name}: {'-' if value is None else f'{value:.4f}'}")
+        return _join(*parts)
 
     def panel(self) -> Table:
         """The state of the run in three lines, for a terminal of any width."""
@@ -184,21 +205,35 @@ class ProgressHook(FederatedHook):
 
     def _times(self) -> str:
         """Time spent, and time for the rounds and the evaluations still to come."""
+        elapsed = f"{format_duration(self._runner.seconds)} elapsed"
+        seconds, complete = self._seconds_left()
+        if seconds is None or (complete and not seconds):
+            return elapsed
+        left = f"{elapsed}, {format_duration(seconds)} left"
+        return left if complete else f"{left} plus evaluations"
+
+    def _seconds_left(self) -> tuple[float | None, bool]:
+        """Estimated seconds of the rounds and evaluations to come; whether evaluations count.
+
+        None before anything was measured, 0 at the end.
+        """
         now, rounds = self.now(), self._runner.max_rounds - self._finished - self._share
         images = sum(self._planned[self._finished :]) + self._to_predict - self._predicted
         training = _estimate(rounds, self._rounds, self._share, now - self._round_began)
         evaluation = _estimate(images, self._evaluations, self._predicted, now - self._val_began)
-        elapsed = f"{format_duration(self._runner.seconds)} elapsed"
-        if training is None or not (rounds or images):
-            return elapsed
-        left = f"{elapsed}, {format_duration(training + (evaluation or 0))} left"
-        return left if evaluation is not None else f"{left} plus evaluations"
+        if training is None:
+            return None, False
+        return training + (evaluation or 0.0), evaluation is not None
 
     def _memory(self) -> str:
+        return _join(*(f"{name} {size}" for name, size in self._peaks().items()))
+
+    def _peaks(self) -> dict[str, str]:
+        """The most memory that was used so far, by kind, for the reader."""
         device, sizes = self._runner.flat.w.device, {"memory": peak_memory()}
         if device.type == "cuda":
             sizes["GPU"] = torch.cuda.max_memory_allocated(device)
-        return _join(*(f"{name} {format_bytes(size)}" for name, size in sizes.items() if size))
+        return {name: format_bytes(size) for name, size in sizes.items() if size}
 
 
 def _estimate(amount: float, measured: Any, done: float, taken: float) -> float | None:

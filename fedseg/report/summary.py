@@ -146,7 +146,7 @@ def _files(folder: Path) -> Iterator[tuple[str, str]]:
 def _next_steps(
     results: Results, folder: Path, config: str | Path | None, real_config: str | Path | None
 ) -> Iterator[str]:
-    for _, newest in checkpoints(folder / "checkpoints")[-1:]:
+    for _, newest in checkpoints(folder / "checkpoints")[-1:] if _has_tests(results) else ():
         command = f"{program()} test {_to_test(results, folder, config, newest)}"
         yield f"\n[dim]test the model[/dim]\n  {escape(printable(command))}"
     if results.train.synthetic:
@@ -162,6 +162,13 @@ def _next_steps(
         yield f"\n[dim]{text}"
         if real_config is not None:
             yield f"  {program()} train {escape(str(real_config))}"
+
+
+def _has_tests(results: Results) -> bool:
+    """True if the run's config has test images; of an unreadable one, if it was evaluated."""
+    if results.config is None:
+        return bool(results.final)
+    return results.config.get("test_dataloader") is not None
 
 
 def _to_test(results: Results, folder: Path, config: str | Path | None, newest: Path) -> str:

@@ -82,6 +82,7 @@ def collect(run: Any) -> dict[str, Any]:
     averaged = run.averaged_model()
     if averaged is not None:
         payload["averaged_state_dict"] = state_dict(run, *averaged)
+        payload["reestimated"] = run.has_estimate
     payload["hooks"] = {name: state for name, state in payload["hooks"].items() if state}
     return payload
 

@@ -291,12 +291,17 @@ class FederatedRunner(Runner):
         local = self.batchnorm is not None and not self.batchnorm.estimable
         if averaged is None or self.averaging.bn != "reestimate" or local:
             return averaged
-        if self._estimate is None or self._estimate[0] != self.round:
+        if not self.has_estimate:
             if not estimate:
                 return averaged
             parts = self.flat, statistics_batches(self.data), *averaged, self.autocast
             self._estimate = (self.round, statistics_of(*parts, self.interrupt.check))
         return averaged[0], self._estimate[1]
+
+    @property
+    def has_estimate(self) -> bool:
+        """True if the averaged model's BatchNorm statistics were re-estimated after this round."""
+        return self._estimate is not None and self._estimate[0] == self.round
 
     def evaluated_model(self) -> tuple[Tensor, Tensor]:
         """(parameters, buffers) of the averaged model if there is one, else of the global one."""

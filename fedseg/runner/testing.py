@@ -1,7 +1,7 @@
 """Testing a checkpoint: metrics of every domain, and the files that keep them."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -42,8 +42,7 @@ def evaluate_checkpoint(
         raise ConfigError(
             f"{where}: has neither test_dataloader nor val_dataloader, nothing to test"
         )
-    estimates = getattr(runner.averaging, "bn", None) == "reestimate"
-    if estimates and (runner.batchnorm is None or runner.batchnorm.estimable):
+    if _lacks_estimate(runner, payload):
         runner.logger.warning(
             "averaging.bn='reestimate': the checkpoint of a round that was not evaluated keeps "
             "averaged statistics, and they are tested"
@@ -75,6 +74,15 @@ def evaluate_checkpoint(
         **({"confusion": loop.confusions} if loop.confusions else {}),
     }
     return runner, plain(results)
+
+
+def _lacks_estimate(runner: FederatedRunner, payload: Mapping[str, Any]) -> bool:
+    """True for an averaged model whose BatchNorm statistics were not re-estimated as configured."""
+    if getattr(runner.averaging, "bn", None) != "reestimate":
+        return False
+    if runner.batchnorm is not None and not runner.batchnorm.estimable:
+        return False
+    return "averaged_state_dict" in payload and not payload.get("reestimated")
 
 
 def write_test_results(results: dict[str, Any], folder: Path) -> list[Path]:

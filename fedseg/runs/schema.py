@@ -272,11 +272,7 @@ def _check_rankable(results: Results, path: Path) -> None:
     done, last = results.completed_rounds, results.final_round
     if last is None:
         raise DataError(f"{path}: final_round: the run was never evaluated")
-    if done < results.rounds:
-        raise DataError(
-            f"{path}: completed_rounds: the run is not finished, it has {done} of "
-            f"{results.rounds} rounds; fedseg train CONFIG --work-dir DIR --resume continues it"
-        )
+    check_finished(results, path)
     if last != done:
         raise DataError(f"{path}: final_round: the last evaluation is of round {last} of {done}")
     curves, final = results.curves, flatten(results.final)
@@ -292,6 +288,16 @@ def _check_rankable(results: Results, path: Path) -> None:
     for name, mean in results.last_rounds.mean.items():
         columns.setdefault(name, []).append(mean)
     check_percentages(columns, path, f"; {REWRITE}")
+
+
+def check_finished(results: Results, path: Path) -> None:
+    """Raise DataError unless every round was trained."""
+    done = results.completed_rounds
+    if done < results.rounds:
+        raise DataError(
+            f"{path}: completed_rounds: the run is not finished, it has {done} of "
+            f"{results.rounds} rounds; fedseg train CONFIG --work-dir DIR --resume continues it"
+        )
 
 
 def check_percentages(columns: Mapping[str, Sequence[Any]], path: Path, fix: str = "") -> None:

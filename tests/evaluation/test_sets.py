@@ -172,12 +172,13 @@ def test_sets_for_the_end_are_evaluated_at_the_end(tmp_path, root):
     assert set(tested) == metrics[6]
 
 
-def test_missing_optional_data_are_left_out_with_a_warning(tmp_path, root):
+def test_missing_optional_data_are_left_out_without_a_warning(tmp_path, root, capfd):
     gone = {"corrupted": {"dataset": {"folder": "nowhere"}}}
     config = toycls.settings(
         tmp_path, root, val_dataloader=gone, train_cfg={"max_rounds": 1}, log_level="WARNING"
     )
     runner = toyseg.train(config)
+    assert "optional" not in "".join(capfd.readouterr())  # nobody asked for it
     assert runner.val_loop.missing == ["corrupted"]
     assert set(toyseg.history(config)[0]["metrics"]) == {"test/accuracy"}
     assert "skipping optional test set 'corrupted': no data found in" in toyseg.logs(config)

@@ -3,12 +3,15 @@
 import pytest
 import torch
 import toyseg
+from mmengine.config import Config
+from mmengine.logging import MMLogger
 
 from fedseg.core.seeds import seed_for
 from fedseg.errors import ConfigError
 from fedseg.hooks import FederatedHook
 from fedseg.hooks.averaging import SWA
 from fedseg.registry import HOOKS
+from fedseg.runner.testing import evaluate_checkpoint
 
 
 @HOOKS.register_module()
@@ -222,6 +225,24 @@ def test_statistics_can_be_reestimated(tmp_path, personal):
     assert runner.model.bn1.momentum == 0.1 and runner.model.renamed.momentum == 0.1
     assert torch.equal(buffers, runner.evaluated_model()[1]), "a pure function of the model"
     close(w, mean(seen.models))
+
+
+def test_only_a_checkpoint_of_a_round_without_evaluation_lacks_the_estimate(tmp_path, monkeypatch):
+    """Testing it warns; that of an evaluated round has the figures of the run, and no warning."""
+    checkpoints = {"checkpoint": {"type": "FederatedCheckpointHook", "interval": 1, "keep_last": 9}}
+    changes = {**EVALUATED, "default_hooks": checkpoints, "train_cfg": {"val_interval": 3}}
+    changes["train_cfg"] |= {"max_rounds": 3, "val_last_rounds": 0, "local_epochs": 1}
+    config, _, _ = run(tmp_path, {**ESTIMATED, "window": 2}, **changes)
+    warnings = {}
+    for number in (2, 3):
+        told = []
+        monkeypatch.setattr(MMLogger, "warning", lambda self, text, told=told: told.append(text))
+        path = tmp_path / f"run/checkpoints/round_00000{number}.pth"
+        test = Config({**config, "work_dir": str(tmp_path / "test")})
+        domains = evaluate_checkpoint(test, path)[1]["domains"]
+        warnings[number] = [text for text in told if "was not evaluated" in text]
+    assert len(warnings[2]) == 1 and warnings[3] == []
+    assert domains["seen"]["accuracy"] == toyseg.history(config)[-1]["metrics"]["seen/accuracy"]
 
 
 def test_statistics_behind_a_personal_layer_are_not_reestimated(tmp_path):

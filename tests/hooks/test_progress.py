@@ -46,9 +46,10 @@ class Run:
 
     def __init__(self, width: int = 120, history=(), **options) -> None:
         self.round, self.time = len(history), 0.0
-        self.logger = SimpleNamespace(handlers=[])
+        self.logger = SimpleNamespace(handlers=[], info=lambda line: self.logged.append(line))
+        self.logged: list[str] = []
         self.history = SimpleNamespace(read=lambda: list(history))
-        self.train_loop = SimpleNamespace(evaluates=lambda r: r % 10 == 0)
+        self.train_loop = SimpleNamespace(evaluates=lambda r: r % 10 == 0, pending=None)
         self.val_loop = SimpleNamespace(num_predictions=predictions)
         self.client_sampler = SimpleNamespace(participants=lambda r: [0, 1, 2, 3])
         self.algorithm = SimpleNamespace(exchanges=1, trains=lambda exchange: True)
@@ -70,7 +71,8 @@ class Run:
             self.time += ROUND / 4 * step / 10
             self.hook.after_local_steps(self, SimpleNamespace(step=step, num_steps=10))
         if clients == 4:
-            self.hook.after_round(self, {"round": self.round, "loss": 0.5321})
+            self.train_loop.pending = {"round": self.round, "lr": 0.05, "loss": 0.5321}
+            self.hook.after_round(self, self.train_loop.pending)
 
     def evaluate(self, images: int | None = None, name: str = "unseen", **metrics) -> None:
         """The evaluation after a round; with a number of images it remains unfinished."""
@@ -167,6 +169,32 @@ def test_a_line_and_three_lines_say_the_same():
     run.evaluate(images=5)
     top, _, bar = run.panel()
     assert re.match(r"evaluating unseen 5/20 images ━+", bar)
+
+
+# ---------------------------------------------------------------- the log file
+
+
+def test_the_log_has_a_line_for_every_evaluation_as_mmengine_writes_it(monkeypatch):
+    monkeypatch.setattr(ProgressHook, "_peaks", lambda self: {"memory": "1.5 GiB"})
+    run = Run()
+    run.go_to(9)
+    run.train()
+    run.evaluate(**{"a/mIoU": 46.125, "a/mIoU_worst10": 1.0, "b/mIoU": None})
+    left = format_duration(30 * ROUND + 140 * PREDICTION)
+    line = "Round(val) [10/40]  lr: 5.0000e-02  eta: {}  memory: 1.5 GiB  loss: 0.5321  {}"
+    assert run.logged == [line.format(left, "a/mIoU: 46.1250  b/mIoU: -")]
+    run.go_to(39)
+    run.train()
+    run.evaluate(**{"a/mIoU": 50.0})
+    assert run.logged[-1].startswith("Round(val) [40/40]  lr: 5.0000e-02  eta: 0:00:00  ")
+    assert len(run.logged) == 4
+
+
+def test_before_the_first_round_the_log_has_the_metrics_alone(monkeypatch):
+    monkeypatch.setattr(ProgressHook, "_peaks", lambda self: {})
+    run = Run()
+    run.hook.after_val_epoch(run, {"a/mIoU": 3.0})
+    assert run.logged == ["Round(val) [0/40]  a/mIoU: 3.0000"]
 
 
 # ---------------------------------------------------------------- runs
@@ -419,5 +447,9 @@ def test_quiet_shows_only_the_final_table(tmp_path, monkeypatch, capsys):
     assert err == "said on standard error\n"  # the hook's own words, not ours
     assert "unseen" in out and "history.jsonl" in out and "WARNING" not in out
     log = next((tmp_path / "run").rglob("*.log")).read_text()
+    evaluated = re.findall(
+        r"- INFO - Round\(val\) \[(\d)/2\]  lr: .* eta: .* loss: .* unseen/accuracy: ", log
+    )
+    assert evaluated == ["1", "2"]
     assert "said by the log" in log and str(tmp_path / "run" / "previous") in log
     assert "SCAFFOLD divides" in log

@@ -81,8 +81,8 @@ def test_classification_and_missing_metrics(run_copy):
 
 
 def test_a_metric_with_a_prefix_has_the_images_of_its_test_set(run_copy):
-    change(run_copy, final={"unseen": {"mIoU": 5.0}, "unseen/boundary": {"mIoU": 4.0}})
     images = str(read_results(run_copy / "results.json").tests["unseen"].samples)
+    change(run_copy, final={"unseen": {"mIoU": 5.0}, "unseen/boundary": {"mIoU": 4.0}})
     rows = [line.split() for line in printed(run_copy).splitlines() if line.startswith("  unseen")]
     assert [row[-1] for row in rows] == [images, images]
 
@@ -101,6 +101,12 @@ def test_corruptions_by_severity(run_copy):
 def test_a_run_that_evaluated_nothing(run_copy):
     change(run_copy, final={}, curves={"rounds": [], "bytes": [], "loss": [], "figures": {}})
     assert "nothing was evaluated" in printed(run_copy)
+
+
+def test_a_run_without_test_images_proposes_no_test(run_copy):
+    assert "fedseg test" in printed(run_copy)
+    change(run_copy, final={}, test_dataloader=None)
+    assert "fedseg test" not in printed(run_copy)
 
 
 def test_domains_without_statistics_are_counted(run_copy):

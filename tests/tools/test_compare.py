@@ -24,7 +24,7 @@ def colors_in(path: Path) -> list[int]:
 def test_two_runs(run_tool, tmp_path):
     one = run_of(tmp_path / "fedavg", 50.0)
     other = run_of(tmp_path / "fedprox", 52.5, algorithm={"type": "FedProx", "mu": 0.1})
-    code, out, err = run_tool("compare", one, other)
+    code, out, err = run_tool("compare", one, other, "--out", tmp_path / "comparison")
     assert code == 0 and err == ""
     lines = [" ".join(line.split()) for line in out.splitlines()]
     assert "algorithm.mu — 0.1" in lines
@@ -33,7 +33,7 @@ def test_two_runs(run_tool, tmp_path):
     assert lines[at + 1] == "B 52.50 +2.50 52.50 (1 evaluation) +2.50 (1 round)"
     assert "±" not in "".join(lines[-4:])  # there is none to be explained
     assert "\x1b" not in out  # piped: no colors
-    folder = tmp_path / "compare"  # beside the reference
+    folder = tmp_path / "comparison"
     assert out.splitlines()[-2:] == [str(folder / "compare.md"), str(folder / "curves.png")]
     text = (folder / "compare.md").read_text(encoding="utf-8")
     assert "| algorithm.mu | — | 0.1 |" in text
@@ -41,6 +41,19 @@ def test_two_runs(run_tool, tmp_path):
     assert not list(folder.glob("*.tmp"))
     pixels = colors_in(folder / "curves.png")
     assert min(pixels[:2]) > 300 and max(pixels[2:]) == 0
+
+
+def test_without_out_nothing_is_written_where_the_runs_are(run_tool, tmp_path, monkeypatch):
+    one, other = (run_of(tmp_path / "runs" / seed, 50.0) for seed in ("seed0", "seed1"))
+    before = sorted((tmp_path / "runs").rglob("*"))
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    code, out, err = run_tool("compare", one, other)
+    assert code == 0 and err == ""
+    assert sorted((tmp_path / "runs").rglob("*")) == before
+    written = [str(Path("comparison") / name) for name in ("compare.md", "curves.png")]
+    assert out.splitlines()[-2:] == written
+    assert all(Path(name).is_file() for name in written)
 
 
 def test_three_runs_of_which_one_is_not_finished(run_tool, small_run, tmp_path):
