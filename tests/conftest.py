@@ -155,13 +155,8 @@ def run_copy(small_run: Path, tmp_path: Path) -> Path:
 @pytest.fixture(scope="module")
 def configs_read_once() -> Iterator[None]:
     """Config files, which do not change, are read once: thousands of experiments are composed."""
-    read_file, kept = methods.read_file, functools.cache(methods.read_file)
-
-    def read(path, below=None):
-        return kept(path) if below is None else read_file(path, below)
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(methods, "read_file", read)
+        patch.setattr(methods, "read_file", functools.cache(methods.read_file))
         patch.setattr(methods, "read_method", functools.cache(methods.read_method))
         yield
 

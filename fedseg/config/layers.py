@@ -11,7 +11,7 @@ import functools
 import os
 import re
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -59,16 +59,29 @@ class Merged(NamedTuple):
     layers: tuple[Layer, ...] = ()
 
     def add(self, layer: Layer, lists: bool = False) -> "Merged":
-        """With a layer on top.
+        """With a layer on top; the modules that lower layers import are imported, too.
 
         Args:
             lists: numbers as keys replace entries of a list.
         """
+        values = _copy(layer.values)
+        earlier = get(self.values, "custom_imports.imports", [])
+        imports = values.get("custom_imports")
+        if earlier and imports and not imports.get("_delete_"):
+            imports["imports"] = list(dict.fromkeys([*earlier, *imports["imports"]]))
         try:
-            values = Config._merge_a_into_b(_copy(layer.values), self.values, lists)
+            values = Config._merge_a_into_b(values, self.values, lists)
         except (TypeError, KeyError, IndexError) as error:
             raise ConfigError(f"{layer.file}: {error}") from error
         return Merged(values, (*self.layers, layer))
+
+
+def merge(layers: Iterable[Layer]) -> Merged:
+    """Layers on top of each other, the first one below."""
+    merged = Merged(ConfigDict())
+    for layer in layers:
+        merged = merged.add(layer)
+    return merged
 
 
 def _copy(value: Any) -> Any:
@@ -80,35 +93,45 @@ def _copy(value: Any) -> Any:
     return copy.deepcopy(value)
 
 
-Below = Callable[[Merged], Merged]
-
-
-def read_file(path: str | Path, below: Below | None = None) -> Merged:
-    """Read a config file and import its ``custom_imports``.
-
-    Args:
-        below: what is merged under the first file that names ``methods``, over its bases.
-    """
-    merged = _read(str(path), below)
+def read_file(path: str | Path) -> Merged:
+    """Read a config file, which is executed once, and import its ``custom_imports``."""
+    merged = _read(str(path))
     imports = merged.values.get("custom_imports")
     if imports:
-        if not isinstance(imports, Mapping):
-            raise ConfigError(f"{path}: custom_imports: must be a dict, not {shown(imports)}")
         fix = f": put it into {Path(path).resolve().parent} or install it"
         with _telling(f"{path}: custom_imports", "failed", fix):
             import_modules_from_strings(**copy.deepcopy(imports))
     return merged
 
 
-def _read(file: str, below: Below | None, above: tuple[str, ...] = ()) -> Merged:
+def check_imports(imports: Any, file: str = "") -> None:
+    """Raise ConfigError unless ``custom_imports`` is a dict with a list of module names, or None.
+
+    Args:
+        file: that sets it, for the message.
+    """
+    if imports is None:
+        return
+    field = f"{file}: custom_imports" if file else "custom_imports"
+    if not isinstance(imports, Mapping):
+        raise ConfigError(f"{field}: must be a dict, not {shown(imports)}")
+    names = imports.get("imports")
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        form = "a list of module names, such as ['clipped']"
+        raise ConfigError(f"{field}.imports: must be {form}, not {shown(names)}")
+
+
+def _read(file: str, above: tuple[str, ...] = ()) -> Merged:
     if not file.endswith(".py"):  # reading YAML can run anything
         raise ConfigError(f"{file}: is not a config: configs and their bases are Python files")
     if file in above:
         raise ConfigError(f"{file}: {BASE}: it inherits itself, through {above[-1]}")
     with _telling(file):
+        _refuse_classes(file)
         if Config._is_lazy_import(file):
             with _telling(file, LAZY):
                 values = Config.fromfile(file, import_custom_modules=False).to_dict()
+            check_imports(values.get("custom_imports"), file)
             return Merged(ConfigDict(values), (Layer(file, values),))
         bases, code = _compile(_substituted(file), file)
     merged = Merged(ConfigDict())
@@ -119,19 +142,28 @@ def _read(file: str, below: Below | None, above: tuple[str, ...] = ()) -> Merged
             if (CONFIGS / path.parent.name / path.name).is_file():
                 hint = f': use "{OURS}{path.parent.name}/{path.name}"'
             raise ConfigError(f"{file}: {BASE}: {base}: does not exist{hint}")
-        values, layers = _read(base, below, (*above, file))
+        values, layers = _read(base, (*above, file))
         twice = sorted(merged.values.keys() & values.keys())
         if twice:
             raise ConfigError(f"{file}: {BASE}: {', '.join(twice)}: is in several bases")
         merged.values.update(Config._dict_to_config_dict(values, scope))
         merged = Merged(merged.values, (*merged.layers, *layers))
     with _telling(file):
-        if below is not None and bases and "methods" not in merged.values:
-            alone = _evaluate(code, copy.deepcopy(merged.values))
-            if "methods" in alone:
-                merged = below(merged)
         values = _evaluate(code, merged.values)
+    check_imports(values.get("custom_imports"), file)
     return merged.add(Layer(file, values))
+
+
+def _refuse_classes(file: str) -> None:
+    """Raise ConfigError for a module that defines a class, before it is executed as a config."""
+    path = Path(file)
+    for node in ast.parse(path.read_text(encoding="utf-8"), file).body:
+        if isinstance(node, ast.ClassDef):
+            raise ConfigError(
+                f"{file}: defines the class {node.name}, so it is neither a config nor a method: "
+                "these set config keys, among them the class's name in a type and "
+                f'custom_imports = dict(imports=["{path.stem}"]) (docs/own_algorithm.md)'
+            )
 
 
 @contextmanager

@@ -33,7 +33,7 @@ from typing import Any
 
 from mmengine.config import Config
 
-from fedseg.config.layers import CONFIGS, Layer, Merged, get, keep_layers, read_file
+from fedseg.config.layers import CONFIGS, Layer, Merged, get, keep_layers, merge, read_file
 from fedseg.config.schema import check_values
 from fedseg.errors import ConfigError, Mistakes
 from fedseg.names import by_case, did_you_mean
@@ -95,6 +95,7 @@ class Composition:
     def __init__(self, path: Path, methods: Sequence[str] = ()) -> None:
         self.path = path
         self.plain = read_file(path)
+        self._by_file: dict[Path, Method] = {}
         config = self.plain.values
         hints = {**KEYS, "setting": str | None, "methods": NAMES}
         _check_keys(path, config, hints)
@@ -117,7 +118,7 @@ class Composition:
     def files(self) -> dict[str, Path]:
         """The files for this setting by name: of methods, and of several together."""
         files: dict[str, Path] = {}
-        roots = dict.fromkeys((*self.path.resolve().parents[:2], CONFIGS))
+        roots = dict.fromkeys((self.path.resolve().parent, CONFIGS))
         metrics = _values(self.plain.values, "val_evaluator.type")
         task = ["segmentation"] * any(m in OF_PIXELS for m in metrics)  # has other models
         for place in (self.title, *_as_list(self.plain.values.get("lookup")), *task, ""):
@@ -158,12 +159,12 @@ class Composition:
         for name in names:
             with mistakes:
                 path = self.find(name)
-                read[path] = read_method(path)
+                read[path] = self._method(path)
         mistakes.tell()
         methods = list(read.values())
         protocol = self._protocol(methods)
         if protocol and not any("protocol" in method.slots for method in methods):
-            methods.append(read_method(self.find(protocol)))
+            methods.append(self._method(self.find(protocol)))
         # a network has a loss of its own, which a loss by name replaces
         methods.sort(key=lambda one: ("protocol" not in one.slots, "loss" in one.slots))
         deciding: dict[str, Method] = {}
@@ -180,6 +181,12 @@ class Composition:
                 )
         mistakes.tell()
         return methods
+
+    def _method(self, path: Path) -> Method:
+        """The method of a file, which is executed once."""
+        if path not in self._by_file:
+            self._by_file[path] = read_method(path)
+        return self._by_file[path]
 
     def _protocol(self, methods: Iterable[Method]) -> str | None:
         """Whose protocol the published row of these methods follows."""
@@ -223,10 +230,12 @@ class Composition:
 
     def compose(self) -> Config:
         """The setting's config with everything merged, and its layers."""
-        if "methods" in self.plain.values and len(self.plain.layers) > 1:
-            merged = read_file(self.path, self._add_methods)  # below what such a config sets itself
-        else:
-            merged = self._add_methods(self.plain)
+        merged, above = self.plain, self._layers_above_methods()
+        if above:
+            merged = merge(self.plain.layers[: -len(above)])
+        merged = self._add_methods(merged)
+        for layer in above:
+            merged = merged.add(layer)
         for method in self.chosen:
             for key, why, refused in method.refusals:
                 for value in [v for v in _values(merged.values, key) if v in _as_list(refused)]:
@@ -243,13 +252,19 @@ class Composition:
         keep_layers(config, merged.layers)
         return config
 
+    def _layers_above_methods(self) -> Sequence[Layer]:
+        """The layers of the first file that inherits another and names methods, and those over it.
+
+        What such a file sets itself wins over its methods.
+        """
+        layers = self.plain.layers
+        for index in range(1, len(layers)):
+            if "methods" in layers[index].values:
+                return layers[index:]
+        return ()
+
     def _add_methods(self, merged: Merged) -> Merged:
         for layer in self._method_layers():
-            imports = get(merged.values, "custom_imports.imports")
-            new = layer.values.get("custom_imports")
-            if imports and new:  # all of them are kept
-                new = {**new, "imports": [*imports, *new["imports"]]}
-                layer = layer._replace(values={**layer.values, "custom_imports": new})
             merged = merged.add(layer, lists=True)
         for method in sorted(self.chosen, key=attrgetter("rank")):
             for key, entries in method.append.items():
@@ -273,7 +288,7 @@ class Composition:
                 continue  # in the suite's own methods the order makes no difference
             shared = [name for name in together if chosen.issuperset(name.split("+"))]
             together = [name for name in together if name not in shared]
-            yield from (read_method(self.files[name]).layer for name in shared)
+            yield from (self._method(self.files[name]).layer for name in shared)
 
 
 def read_method(path: Path) -> Method:

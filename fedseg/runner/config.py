@@ -15,6 +15,7 @@ from pydantic import PositiveInt
 
 from fedseg.checks import shown
 from fedseg.config.components import LOADERS, check_components, find
+from fedseg.config.layers import check_imports
 from fedseg.config.schema import check_values
 from fedseg.errors import ConfigError, Mistakes
 from fedseg.metric_names import FINE_TUNED, PERSONAL, Metric
@@ -108,8 +109,10 @@ def complete_config(config: Config) -> Config:
     if config.get("data_root") is not None:  # replaces that of every data set
         for loader in LOADERS:
             for _, dataset in find(dict(config.items()), f"{loader}.dataset"):
-                source = dataset["source"] if dataset.get("type") == "MMSegDataset" else dataset
-                source["data_root"] = str(config.data_root)
+                if dataset.get("type") == "MMSegDataset":
+                    dataset = dataset.get("source")  # the check of arguments tells a lack of it
+                if isinstance(dataset, dict):
+                    dataset["data_root"] = str(config.data_root)
     _set_defaults(config, DEFAULTS)
     _set_defaults(config.randomness, {"seed": 0})
     train = config.train_cfg
@@ -218,6 +221,7 @@ def _keys_without_order(field: str, value: Any) -> Iterator[tuple[str, list[str]
 
 def import_modules(custom_imports: Mapping[str, Any]) -> None:
     """Import what options name, or in a process that has not read the config's file."""
+    check_imports(custom_imports)
     check_arguments(import_modules_from_strings, custom_imports, "custom_imports")
     try:
         import_modules_from_strings(**custom_imports)
@@ -248,6 +252,7 @@ def check_config(config: Config) -> None:
                 build(registry, options, field, base=base)
     if config.get("custom_imports"):
         with mistakes:
+            check_imports(config.custom_imports)
             check_arguments(import_modules_from_strings, config.custom_imports, "custom_imports")
     mistakes.tell()
     known, registry = set(MODELS.children), MODELS

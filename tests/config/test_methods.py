@@ -10,7 +10,7 @@ from mmengine.config import Config
 from fedseg.config.layers import CONFIGS
 from fedseg.config.methods import Composition, compose, setting_file
 from fedseg.errors import ConfigError
-from fedseg.runner.config import complete_config
+from fedseg.runner.config import complete_config, import_modules
 from fedseg.runner.experiment import load_config
 from fedseg.runs.config import config_digest
 
@@ -191,6 +191,67 @@ def test_imports_of_all_parts_are_kept(mine, write):
     write("methods/one.py", 'custom_imports = dict(imports=["json"])\n')
     write("methods/two.py", 'custom_imports = dict(imports=["ast"])\n')
     assert compose(mine, ["one", "two"]).custom_imports.imports == ["json", "ast"]
+    # those of a config's bases and methods, too, whatever it imports itself
+    base = 'custom_imports = dict(imports=["csv", "ast"])\n'
+    write("base.py", f'_base_ = "mine.py"\n{base}')
+    own = 'custom_imports = dict(imports=["string"])\n'
+    path = write("own.py", f'_base_ = "base.py"\nmethods = ["one"]\n{own}')
+    assert compose(path, ["two"]).custom_imports.imports == ["csv", "ast", "json", "string"]
+    path = write("alone.py", f'_base_ = "base.py"\n{own.replace("dict(", "dict(_delete_=True, ")}')
+    assert compose(path).custom_imports.imports == ["string"]
+
+
+@pytest.mark.parametrize("imports", ['"json"', '("json",)', "[json]", "None"])
+def test_imports_are_a_list_of_names(mine, write, imports):
+    text = f"import json\ncustom_imports = dict(imports={imports})\n"
+    write("methods/wrong.py", f'_base_ = "nothing.py"\n{text}')
+    write("methods/nothing.py", "")
+    path = write("own.py", f'_base_ = "mine.py"\n{text}')
+    for config, methods in ((path, []), (mine, ["wrong"])):
+        with pytest.raises(
+            ConfigError, match=r"\.py: custom_imports\.imports: must be a list of mod"
+        ):
+            compose(config, methods)
+    with pytest.raises(
+        ConfigError, match=r"custom_imports\.imports: must be a list of module names"
+    ):
+        import_modules({"imports": "json"})
+
+
+def test_files_of_a_users_own_are_executed_once_a_load(write):
+    executed = write("executed", "")
+
+    def noting(name: str) -> str:
+        return f"__note = open({str(executed)!r}, 'a').write('{name} ')\n"
+
+    write("mine.py", SETTING + noting("setting"))
+    write("methods/slow.py", "optim_wrapper = dict(optimizer=dict(lr=0.01))\n" + noting("slow"))
+    path = write("own.py", '_base_ = "mine.py"\nmethods = ["slow"]\n' + noting("own"))
+    config = load_config(path, ["swa"])
+    assert config.optim_wrapper.optimizer.lr == 0.01 and config.averaging.type == "SWA"
+    assert sorted(executed.read_text().split()) == ["own", "setting", "slow"]
+
+
+def test_only_the_folder_of_a_config_has_methods_of_ones_own(write):
+    """What lies above it, where downloads may be, is never executed."""
+    hostile = 'raise RuntimeError("executed")\n'
+    for name in ("methods/fedprox.py", "methods/mine/fedprox.py", "fedprox.py", "methods/other.py"):
+        write(name, hostile)
+    path = write("project/mine.py", SETTING)
+    assert compose(path, ["fedprox"]).algorithm == dict(type="FedProx", mu=0.1)
+    with pytest.raises(ConfigError, match="unknown 'other'"):
+        compose(path, ["other"])
+
+
+def test_a_module_in_place_of_a_method_or_config_is_refused_unread(mine, write):
+    text = "from pathlib import Path\n\n\nclass Clipped(Path):\n    folder = Path(1)\n"
+    path = write("clipped.py", text)
+    words = (
+        r"clipped\.py: defines the class Clipped, .*custom_imports = dict\(imports=\[.clipped.\]\)"
+    )
+    for config, methods in ((mine, [str(path)]), (path, [])):
+        with pytest.raises(ConfigError, match=words):
+            compose(config, methods)
 
 
 def test_what_contradicts_is_refused_with_both_names():
