@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import tempfile
+import threading
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -96,8 +97,12 @@ def _connect(ray: Any, undo: ExitStack, address: str | None, cpus: int, gpus: fl
 
 
 def _start(ray: Any, options: dict[str, Any], thread: ThreadPoolExecutor) -> None:
-    """Start Ray in a thread, where it sets no handler for signals, and undo that of its core."""
-    handlers = {number: signal.getsignal(number) for number in SIGNALS}
+    """Start Ray in a thread, where it sets no handler for signals, and undo that of its core.
+
+    In a thread of the user's own there are no handlers to keep: only the main one may set them.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    handlers = {number: signal.getsignal(number) for number in SIGNALS} if is_main else {}
     logging.getLogger("ray").setLevel(logging.CRITICAL)  # it warns that it sets none
     started = thread.submit(ray.init, **options)
     while not wait([started], timeout=0.01).done:

@@ -38,13 +38,13 @@ class RayExecutor(Executor):
     The bits are those of one process with as many threads as a worker has.
 
     Args:
-        num_workers: how many; ``"auto"``: one for each GPU, else one for every ``cpus_per_worker``
-            cores. Without a GPU and an address, ``"auto"`` trains the first round in this process
-            and goes on there if workers would take longer.
+        num_workers: how many; ``"auto"``: as many as the GPUs have room for, without them one for
+            every ``cpus_per_worker`` cores. Without a GPU and an address, ``"auto"`` trains the
+            first round in this process and goes on there if workers would take longer.
         cpus_per_worker: cores and threads of each. Bits depend on threads, so that this does not
             follow from the number of workers.
         gpus_per_worker: of each, may be a fraction; None: 1 where there is a GPU for every worker,
-            equal parts where there are fewer GPUs than workers.
+            equal parts where there are fewer GPUs than workers; 0: none.
         address: of a Ray cluster to join, for example ``"auto"``; None: Ray starts on this machine.
         restart_timeout: seconds without any worker after which the run stops.
     """
@@ -87,7 +87,8 @@ class RayExecutor(Executor):
         """Settle how many workers there are and what each has."""
         workers, per_worker = self._asked
         if workers == "auto":
-            fitting = gpus / (per_worker or 1.0) if gpus else cores / self.cpus
+            uses_gpus = gpus and per_worker != 0
+            fitting = gpus / (per_worker or 1.0) if uses_gpus else cores / self.cpus
             workers = max(1, int(fitting))
         self.num_workers = workers
         self.gpus = min(1.0, gpus / workers) if per_worker is None else per_worker

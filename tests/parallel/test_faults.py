@@ -5,6 +5,7 @@ import re
 import signal
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,7 +19,9 @@ from torch.utils.data import get_worker_info
 from fedseg.errors import ConfigError, DataError, ResourceError, TrainingError, WorkersLost
 from fedseg.hooks import FederatedHook
 from fedseg.loaders.partitioned import PartitionedData
+from fedseg.parallel import cluster
 from fedseg.parallel import pool as pools
+from fedseg.parallel.executor import RayExecutor
 from fedseg.parallel.worker import Worker
 from fedseg.registry import HOOKS
 
@@ -264,6 +267,25 @@ def test_workers_on_the_command_line(tmp_path):
         "type": "RayExecutor",
         "num_workers": "auto",
     }
+
+
+@pytest.mark.parametrize(
+    ("per_worker", "workers", "gpus"), [(None, 4, 1.0), (0.5, 8, 0.5), (2, 2, 2), (0, 6, 0)]
+)
+def test_how_many_workers_there_are_room_for(per_worker, workers, gpus):
+    """On a machine with four GPUs and twelve cores, two for each worker."""
+    executor = RayExecutor("auto", cpus_per_worker=2, gpus_per_worker=per_worker)
+    executor._resources(gpus=4, cores=12)
+    assert (executor.num_workers, executor.gpus) == (workers, gpus)
+
+
+def test_ray_is_started_from_any_thread():
+    """Only the main thread may set handlers for signals, as a notebook's or a server's is not."""
+    started = []
+    ray = SimpleNamespace(init=lambda **options: started.append(options))
+    with ThreadPoolExecutor(1) as users, ThreadPoolExecutor(1) as rays:
+        users.submit(cluster._start, ray, {"num_cpus": 2}, rays).result()
+    assert started == [{"num_cpus": 2}]
 
 
 class Echo:
