@@ -4,6 +4,7 @@ import pytest
 import toyseg
 from mmengine.config import Config
 
+from fedseg.config.components import check_components
 from fedseg.errors import ConfigError
 from fedseg.runner.config import complete_config
 from fedseg.runner.experiment import load_config
@@ -71,6 +72,16 @@ def test_a_data_root_on_top_replaces_every_other():
     loader = {"dataset": {"type": "MMSegDataset", "source": {"data_root": "a"}}}
     config = complete_config(minimal(train_dataloader=loader, data_root="b"))
     assert config.train_dataloader.dataset.source.data_root == "b"
+
+
+@pytest.mark.parametrize("source", [{}, {"source": None}, {"source": "data/ade"}])
+def test_a_data_root_on_top_leaves_a_lack_of_a_source_to_its_own_message(source):
+    loader = {"dataset": {"type": "MMSegDataset", **source}}
+    config = complete_config(minimal(data_root="b", train_dataloader=loader))
+    with pytest.raises(
+        ConfigError, match=r"train_dataloader\.dataset(: .*'source' is missing|\.source: )"
+    ):
+        check_components(dict(config.items()))
 
 
 def test_epochs_and_steps_contradict_each_other():
