@@ -9,7 +9,7 @@ is asked for: to import all of them would take seconds.
 """
 
 import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from types import MappingProxyType
 from typing import Any
@@ -301,15 +301,16 @@ def check_component(
     given: Iterable[str] = (),
     base: type = object,
     defaults: Iterable[str] = (),
+    propose: Callable[[str], str] = lambda field: "",
 ) -> None:
     """Raise ConfigError unless a component's config has a known type and arguments that fit it.
 
-    Arguments: those of :func:`build`. Nothing is built.
+    Arguments: those of :func:`build`, and ``propose`` of :func:`check_arguments`. Nothing is built.
     """
     if isinstance(config, PLAIN):
         cls = find_class(registry, config, field, base)
         options = {name: value for name, value in config.items() if name != "type"}
-        check_arguments(cls, options, field, given, defaults)
+        check_arguments(cls, options, field, given, defaults, propose)
 
 
 def find_class(registry: Registry, config: Any, field: str, base: type = object) -> Any:

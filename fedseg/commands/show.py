@@ -19,12 +19,15 @@ def main() -> None:
     parser.add_argument("--only", metavar="KEY", default="", help="show only this key")
     arguments = parser.parse_args()
     from fedseg.config.keys import select
-    from fedseg.config.layers import CONFIGS, find_layer, layers_of
+    from fedseg.config.layers import CONFIGS, find_layer, layers_of, naming
     from fedseg.config.methods import compose, setting_file
+    from fedseg.runner.config import check_unknown_keys
     from fedseg.runner.experiment import override_fields
 
     config = compose(setting_file(arguments.config), arguments.methods)
     override_fields(config, arguments.options)
+    with naming(config):
+        check_unknown_keys(config)
     name, layers = config.pop("experiment_name"), layers_of(config)
     values = select(config.to_dict())
     rows = []

@@ -6,11 +6,13 @@ and arguments are checked against the classes, whose import takes seconds.
 
 import os
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from pydantic import PositiveInt
 
 import fedseg.registry
+from fedseg.config.accepted import propose_place
 from fedseg.config.schema import check_values
 from fedseg.errors import DataError, Mistakes
 from fedseg.names import PREPARED_BY, by_case, made_by
@@ -66,7 +68,6 @@ PLACES: dict[str, Place] = {
     },
     "executor": Place("EXECUTORS"),
     "local_loss": Place("LOCAL_LOSSES"),
-    "log_processor": Place("LOG_PROCESSORS", "LogProcessor"),
     "model": Place("MODELS", keys=("freeze", "lora", "feature_cache")),
     "model.data_preprocessor": Place("MODELS"),
     "model.loss": Place("MODELS"),
@@ -149,6 +150,7 @@ def check_roots(config: Mapping[str, Any], *loaders: str) -> None:
 def check_components(config: Mapping[str, Any]) -> None:
     """Raise ConfigError with every unknown type and wrong argument of a complete config."""
     mistakes = Mistakes()
+    propose = partial(propose_place, config=config)
     with mistakes:
         check_values(config["train_cfg"], LOCAL_TRAINING, "train_cfg")
     for pattern, place in PLACES.items():
@@ -159,7 +161,9 @@ def check_components(config: Mapping[str, Any]) -> None:
                 options.setdefault("type", place.default)
             elif "type" not in options and pattern.startswith("model."):
                 continue  # of a user's model it may be something else
+            needless = (*place.given, *place.keys)
             with mistakes:
-                needless = (*place.given, *place.keys)
-                check_component(registry, options, field, place.given, defaults=needless)
+                check_component(
+                    registry, options, field, place.given, defaults=needless, propose=propose
+                )
     mistakes.tell()

@@ -36,10 +36,9 @@ class Key(NamedTuple):
 # of the rows that cover a key the first holds
 _ROWS = (  # patterns, and the rest of a key
     ("work_dir resume experiment_name setting methods log_level visualizer", PLACE, True),
-    ("launcher", PLACE, True),
     ("**.data_root **.dataset.cache model.feature_cache **.num_workers", ENVIRONMENT, True),
     ("**.prefetch_factor *_dataloader.timeout val_dataloader.*.timeout", ENVIRONMENT, True),
-    ("executor device env_cfg state_store default_hooks log_processor", ENVIRONMENT, True),
+    ("executor device env_cfg state_store default_hooks", ENVIRONMENT, True),
     ("train_cfg.val_interval train_cfg.val_shares", ENVIRONMENT, True),
     ("train_cfg.hook_interval", ENVIRONMENT, True),
     ("channels_last", ENVIRONMENT),
@@ -63,7 +62,7 @@ _ROWS = (  # patterns, and the rest of a key
     ("train_cfg.val_last_rounds train_cfg.val_last_interval", PROTOCOL, True),
     ("train_cfg", METHOD, True),
     ("model.weights", PROTOCOL, True),
-    ("model data_preprocessor dtype", PROTOCOL),
+    ("model dtype", PROTOCOL),
     ("load_from", PROTOCOL, True),
     ("client_sampler.participants", PROTOCOL, True),  # they grow with the rounds
     ("client_sampler.file", PROTOCOL, True),

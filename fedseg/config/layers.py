@@ -238,7 +238,7 @@ def _evaluate(code: types.CodeType, base: ConfigDict) -> dict[str, Any]:
     """The values that a config sets itself, over its bases."""
     names: dict[str, Any] = {BASE: base}
     exec(code, names)
-    ignored = types.FunctionType | types.ModuleType
+    ignored = types.FunctionType | types.ModuleType | type  # what a file imports or defines
     values = {
         key: value
         for key, value in names.items()

@@ -11,7 +11,7 @@ import os
 import re
 import sys
 import types
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -133,6 +133,7 @@ def check_arguments(
     field: str,
     given: Iterable[str] = (),
     defaults: Iterable[str] = (),
+    propose: Callable[[str], str] = lambda field: "",
 ) -> None:
     """Raise ConfigError with all mistakes in the arguments of a function or class.
 
@@ -144,7 +145,8 @@ def check_arguments(
         options: its arguments by name.
         field: where they stand in the config.
         given: arguments that are not the config's to set.
-        defaults: arguments that need not be set.
+        defaults: arguments that need not be set, and keys beside the arguments.
+        propose: gives a hint for an unknown key whose name is like none of the arguments.
     """
     name, given = getattr(function, "__name__", str(function)), set(given)
     signature = read_signature(function)
@@ -153,8 +155,10 @@ def check_arguments(
         if key in given:
             mistakes.append(f"{field}.{key}: is set by the run itself; remove it")
         elif key not in signature.parameters and not signature.takes_any:
-            known = sorted(signature.parameters.keys() - given)
-            hint = did_you_mean(key, known) or f"; known: {', '.join(known) or 'none'}"
+            known = sorted({*signature.parameters, *defaults} - given)
+            hint = did_you_mean(key, known)
+            if not hint:
+                hint = f"{propose(f'{field}.{key}')}; known: {', '.join(known) or 'none'}"
             mistakes.append(f"{field}.{key}: unknown argument of {name}{hint}")
         elif not any(p.default is value for p in signature.parameters.get(key, ())):
             values[key] = value

@@ -3,7 +3,7 @@
 import copy
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -14,6 +14,7 @@ from mmengine.utils import import_modules_from_strings
 from pydantic import PositiveInt
 
 from fedseg.checks import shown
+from fedseg.config.accepted import refuse_key
 from fedseg.config.components import LOADERS, check_components, find
 from fedseg.config.layers import check_imports
 from fedseg.config.schema import check_values
@@ -36,7 +37,7 @@ KEYS: Mapping[str, Any] = {
     **dict.fromkeys(
         (
             *("algorithm", "averaging", "batchnorm", "compression", "custom_imports", "executor"),
-            *("local_loss", "log_processor", "privacy", "randomness", "robust", "state_store"),
+            *("local_loss", "privacy", "randomness", "robust", "state_store"),
             *("test_cfg", "val_cfg", "visualizer"),
         ),
         Component,
@@ -45,9 +46,7 @@ KEYS: Mapping[str, Any] = {
         ("client_sampler", "env_cfg", "model", "optim_wrapper", "train_cfg", "train_dataloader"),
         Mapping,
     ),
-    **dict.fromkeys(
-        ("default_scope", "device", "experiment_name", "launcher", "setting"), str | None
-    ),
+    **dict.fromkeys(("default_scope", "device", "experiment_name", "setting"), str | None),
     **dict.fromkeys(("data_root", "load_from", "work_dir"), str | Path | None),
     **dict.fromkeys(
         ("default_hooks", "test_dataloader", "val_dataloader"), Mapping[str, Component] | None
@@ -58,7 +57,6 @@ KEYS: Mapping[str, Any] = {
     **dict.fromkeys(("methods", "personal"), Sequence[str] | str | None),
     **dict.fromkeys(("channels_last", "resume"), bool),
     "custom_hooks": Sequence[Mapping] | None,
-    "data_preprocessor": None,  # the model has its own
     "dtype": Literal["float32", "float64"] | None,
     "log_level": Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL", 10, 20, 30, 40, 50],
 }
@@ -68,13 +66,11 @@ SECTIONS: Mapping[str, Mapping[str, Any]] = {
     "env_cfg": {  # MMEngine's, as randomness
         "cudnn_benchmark": bool,
         "mp_cfg": Mapping,
-        "dist_cfg": Mapping,
         "resource_limit": int,
     },
     "randomness": {
         "seed": Annotated[int, Interval(ge=0, lt=2**32)] | None,
         "deterministic": bool,
-        "diff_rank_seed": bool,
     },
     "train_cfg": {"max_rounds": PositiveInt},
 }
@@ -95,16 +91,16 @@ INITIAL |= {"feature_cache"}
 REQUIRED_KEYS = ("model", "train_dataloader", "train_cfg", "optim_wrapper", "client_sampler")
 
 
-def complete_config(config: Config) -> Config:
+def complete_config(config: Config, recorded: Collection[str] = ()) -> Config:
     """A copy of the config with defaults filled in.
 
-    Top-level names that nothing reads are allowed as helper variables (``crop_size = (512, 928)``),
-    unless they look like a misspelt key or describe a component that nobody would build.
+    Args:
+        recorded: keys of a run's record, which may have some that nothing reads.
     """
     config = copy.deepcopy(config)
     if isinstance(config.get("log_level"), str):
         config.log_level = config.log_level.upper()
-    _check_keys(config)
+    _check_keys(config, recorded)
     _check_names(config)
     if config.get("data_root") is not None:  # replaces that of every data set
         for loader in LOADERS:
@@ -180,13 +176,23 @@ def _add_clients(config: Config) -> None:
         config.test_dataloader = copy.deepcopy(tests)
 
 
-def _check_keys(config: Config) -> None:
+def check_unknown_keys(config: Config, recorded: Collection[str] = ()) -> None:
+    """Raise ConfigError with every key at the top that nothing reads.
+
+    Arguments: those of :func:`complete_config`.
+    """
+    mistakes, values = Mistakes(), dict(config.items())
+    for key in values:
+        if key not in KEYS and key not in recorded:
+            mistakes.add(refuse_key(key, values, KEYS))
+    mistakes.tell()
+
+
+def _check_keys(config: Config, recorded: Collection[str]) -> None:
     """Raise ConfigError with everything that is wrong with the keys at the top."""
     mistakes, where = Mistakes(), config.filename or "the config"
-    for key in [key for key in config if key not in KEYS]:
-        hint = did_you_mean(key, KEYS)
-        if hint or (isinstance(config[key], Mapping) and "type" in config[key]):
-            mistakes.add(f"{where}: unknown key {key!r}{hint}; no component reads it")
+    with mistakes:
+        check_unknown_keys(config, recorded)
     for key in [key for key in REQUIRED_KEYS if config.get(key) is None]:
         mistakes.add(f"{where}: {key} is missing")
     for key in [key for key in KEYS if config.get(key) == ""]:
@@ -196,8 +202,10 @@ def _check_keys(config: Config) -> None:
     for section, known in SECTIONS.items():
         values = config.get(section)
         values = values if isinstance(values, Mapping) else {}
-        for key in sorted(values.keys() - known.keys()) if section in CLOSED else ():
-            mistakes.add(f"{section}.{key}: unknown{did_you_mean(key, known)}")
+        is_closed = section in CLOSED and section not in recorded
+        for key in sorted(values.keys() - known.keys()) if is_closed else ():
+            hint = did_you_mean(key, known) or f"; known: {', '.join(known)}"
+            mistakes.add(f"{section}.{key}: unknown{hint}")
         with mistakes:
             check_values({key: values[key] for key in known if key in values}, known, section)
     for field, kinds in _keys_without_order("", dict(config.items())):
@@ -268,8 +276,6 @@ def check_config(config: Config) -> None:
             "client_sampler.type: PoissonSampler has rounds without a client, which only privacy "
             "supports: set privacy, or use UniformSampler"
         )
-    if config.get("launcher") not in (None, "none"):
-        raise ConfigError(f"launcher: must be 'none', not {config.launcher!r}")
     if not str(config.work_dir).strip():
         raise ConfigError("work_dir: is empty; name a folder")
     if Path(config.work_dir).is_file():

@@ -106,7 +106,8 @@ def read_recorded(folder: Path, options: Options = ()) -> Config:
                 f"{path}: was changed, so this is not the run of {FILE_NAME}", stacklevel=2
             )
     try:
-        return complete_config(override(Config(values, filename=str(path)), options=options))
+        config = override(Config(values, filename=str(path)), options=options)
+        return complete_config(config, recorded=values.keys())
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
     except Exception as error:

@@ -10,11 +10,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from mmengine.config import Config
+
 from fedseg.checks import shown
+from fedseg.config.keys import PLACE, ROLES, keep
 from fedseg.errors import ConfigError, DataError, Mistakes, UserError
 from fedseg.files import make_folder, open_to_append, read_json
 from fedseg.runner.config import LONGEST_NAME
 from fedseg.runner.experiment import check, load_config, unfinished
+from fedseg.runs.config import config_digest, config_json
 
 TRAIN = ("-m", "fedseg", "train")
 OUTPUT = "output.txt"
@@ -80,6 +84,7 @@ def plan_sweep(
     """
     _check_grid(grid, options)
     jobs: dict[Path, Job] = {}
+    folder_of: dict[str, Path] = {}  # of a run, by its config
     mistakes = Mistakes()
     lists, axes = method_lists or [[]], itertools.product(*grid)
     for path, methods, values, seed in itertools.product(configs, lists, axes, seeds):
@@ -95,7 +100,15 @@ def plan_sweep(
             folder = root / name / f"seed{seed}"
             if folder in jobs:
                 raise ConfigError(f"sweep: {folder} is listed twice; name it once")
-            jobs[folder] = _look_up(replace(job, work_dir=folder))
+            job = replace(job, work_dir=folder)
+            config = _read_config(job)
+            other = folder_of.setdefault(_identity(config), folder)
+            if other != folder:
+                raise ConfigError(
+                    f"sweep: {other} and {folder} would be the same run, their configs are equal: "
+                    "leave one of them out"
+                )
+            jobs[folder] = _look_up(job, config)
     mistakes.tell()
     return list(jobs.values())
 
@@ -118,15 +131,21 @@ def _check_grid(grid: Sequence[Sequence[str]], options: Sequence[str]) -> None:
     mistakes.tell()
 
 
-def _look_up(job: Job) -> Job:
+def _read_config(job: Job) -> Config:
+    """The complete config of a job, checked."""
+    return check(load_config(job.config, job.methods, job.work_dir, job.options, job.seed, job.amp))
+
+
+def _identity(config: Config) -> str:
+    """The text of a config without where its run writes and what it is called."""
+    roles = [role for role in ROLES if role != PLACE]
+    return config_json(keep(config.to_dict(), *roles))
+
+
+def _look_up(job: Job, config: Config) -> Job:
     """A job with its present state, which others may change between the plan and its turn."""
-    config = check(
-        load_config(job.config, job.methods, job.work_dir, job.options, job.seed, job.amp)
-    )
     results, state = job.work_dir / "results.json", "finished"
     if results.is_file():
-        from fedseg.runs.config import config_digest
-
         fix = "remove it to run it again"
         made = read_json(results, fix)
         if not isinstance(made, dict) or "config_sha256" not in made:
@@ -156,7 +175,7 @@ def run_sweep(
             while waiting and len(active) < at_once:
                 job, begin = waiting.pop(), time.monotonic()
                 try:
-                    now = _look_up(job)
+                    now = _look_up(job, _read_config(job))
                 except UserError as error:
                     yield job, 0.0, str(error)
                     continue

@@ -68,6 +68,11 @@ def test_the_same_run_twice_is_refused(small_config, tmp_path):
         ({"grid": [["randomness.seed=1", "randomness.seed=2"]]}, SEED),
         ({"options": ["randomness.seed=1"]}, SEED),
         ({"grid": [["a=1"], ["b=1"], ["a=2"]]}, "^--grid: a: .*two axes"),
+        ({"grid": [["lr=0.1", "lr=0.5"]]}, r"lr: unknown key \(did you mean optim_wrapper"),
+        (
+            {"grid": [["optim_wrapper.rho=0.1", "optim_wrapper.rho=0.10"]]},
+            r"^sweep: .*rho=0\.1/seed0 and .*rho=0\.10/seed0 would be the same run",
+        ),
         ({"options": ["a=1"], "grid": [["a=1", "a=2"]]}, "^--grid: a: is in --cfg-options, too"),
         ({"grid": [["a=1", "rho"]]}, "^--grid: 'rho' is not of the form KEY=VALUE$"),
         ({"grid": [["a=" + "x" * 300]]}, "^sweep: .* too long"),

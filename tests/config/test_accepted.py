@@ -1,0 +1,102 @@
+"""A key that nothing reads is refused, with what to write instead."""
+
+import pytest
+from mmengine.config import Config
+
+from fedseg.commands.show import main as show
+from fedseg.errors import ConfigError
+from fedseg.runner.config import complete_config
+from fedseg.runner.experiment import check, load_config
+
+OPTIONS = {  # on the command line or in --grid -> the sentence
+    "lr=0.9": "lr: unknown key (did you mean optim_wrapper.optimizer.lr?)",
+    "batch_size=4": "batch_size: unknown key (did you mean train_dataloader.batch_size?)",
+    "num_classes=3": "num_classes: unknown key (did you mean model.num_classes?)",
+    "averagin.start=1": "averagin: unknown key (did you mean 'averaging'?)",
+    "optim_wraper.rho=1": "optim_wraper: unknown key (did you mean 'optim_wrapper'?)",
+    "local_epochs=2": "local_epochs: has no effect here: set train_cfg.local_epochs",
+    "fp16.loss_scale=1": "fp16: has no effect here: set train_cfg.amp=True, or use --amp",
+    "amp=True": "amp: has no effect here: set train_cfg.amp=True, or use --amp",
+    "seed=3": "seed: has no effect here: set randomness.seed, or use --seed",
+    "auto_scale_lr.enable=True": (
+        "auto_scale_lr: has no effect here: set optim_wrapper.optimizer.lr"
+    ),
+    "optimizer_config.grad_clip=1": (
+        "optimizer_config: has no effect here: set optim_wrapper.clip_grad"
+    ),
+    "launcher=none": "launcher: has no effect here: use --workers to train on several GPUs",
+    "log_processor.window_size=10": "log_processor: has no effect here: set default_hooks.progress",
+    "wandb.project=drift": (
+        "wandb: has no effect here: set visualizer.vis_backends=[dict(type='WandbVisBackend')]"
+    ),
+    "_size=4": (
+        "_size: unknown key, nothing reads it: a helper variable begins with two underscores, as "
+        "__size"
+    ),
+    "env_cfg.dist_cfg.backend=nccl": (
+        "env_cfg.dist_cfg: unknown; known: cudnn_benchmark, mp_cfg, resource_limit"
+    ),
+    "train_cfg.local_epoch=2": (
+        "train_cfg.local_epoch: unknown argument of FederatedTrainLoop (did you mean "
+        "'local_epochs' or 'local_steps'?)"
+    ),
+}
+IN_A_SECTION = {  # option -> how the sentence goes on: the place that may be meant, and all names
+    "optim_wrapper.lr=0.1": (
+        "OptimWrapper (did you mean optim_wrapper.optimizer.lr?); known: accumulative_counts, "
+    ),
+    "train_cfg.batch_size=4": (
+        "FederatedTrainLoop (did you mean train_dataloader.batch_size?); known: amp, hook_interval,"
+    ),
+}
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_an_option_that_nothing_reads_is_refused(option):
+    config = load_config("cifar10_a005", options=[option])
+    with pytest.raises(ConfigError) as caught:
+        check(config)
+    assert str(caught.value) == f"--cfg-options: {OPTIONS[option]}"
+
+
+@pytest.mark.parametrize("option", IN_A_SECTION)
+def test_an_argument_that_belongs_elsewhere_is_told_with_the_place(option):
+    config = load_config("cifar10_a005", options=[option])
+    with pytest.raises(ConfigError) as caught:
+        check(config)
+    key = option.partition("=")[0]
+    start = f"--cfg-options: {key}: unknown argument of {IN_A_SECTION[option]}"
+    assert str(caught.value).startswith(start)
+
+
+def test_a_helper_variable_of_a_file_begins_with_two_underscores(tmp_path):
+    path = tmp_path / "own.py"
+    text = (
+        "import os\nfrom copy import deepcopy\nfrom pathlib import Path\n"
+        "_base_ = 'fedseg::settings/cifar10_a005.py'\n"
+        "{name} = (512, 928)\nwork_dir = str(Path('runs') / 'first')\n"
+    )
+    path.write_text(text.format(name="__crop_size"))
+    assert "__crop_size" not in complete_config(load_config(path))
+    path.write_text(text.format(name="crop_size"))
+    with pytest.raises(ConfigError, match=rf"^{path}: crop_size: unknown key.*as __crop_size$"):
+        check(load_config(path))
+
+
+def test_a_config_from_python_is_checked_as_well():
+    config = load_config("cifar10_a005")
+    config["lr"] = 0.9
+    with pytest.raises(ConfigError, match=r"lr: unknown key \(did you mean optim_wrapper"):
+        complete_config(Config(config.to_dict()))
+
+
+def test_a_record_of_a_run_may_have_keys_that_nothing_reads():
+    config = load_config("cifar10_a005")
+    config["crop_size"] = 32
+    assert complete_config(config, recorded=["crop_size"]).crop_size == 32
+
+
+def test_show_refuses_what_training_refuses(monkeypatch):
+    monkeypatch.setattr("sys.argv", ["fedseg", "cifar10_a005", "--cfg-options", "lr=0.9"])
+    with pytest.raises(ConfigError, match=r"^--cfg-options: lr: unknown key"):
+        show()
