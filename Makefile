@@ -22,7 +22,7 @@ help:
 	@echo "make demo-cifar   classification: CIFAR-10 if data/cifar10 exists, else synthetic shapes"
 	@echo "make leaderboard  train three methods on synthetic data and compare them on a page"
 	@echo "make test         lint, formatting and tests"
-	@echo "make new-user     the wheel in an empty environment: prepare, train, test, compare"
+	@echo "make new-user     what the README and the pages say, in an empty environment"
 	@echo "make campaign     1,750 damaged inputs and 56 killed runs; SEED=... for given ones"
 	@echo "make lint         lint and formatting only"
 	@echo "make format       format the sources"
@@ -43,18 +43,18 @@ leaderboard: $(STAMP)
 # stay together, so that what they share is made once; files with few tests, which are long ones, do
 # not wait till the end.
 WORKERS := --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+LINT := $(BIN)/python -m ruff check . && $(BIN)/python -m ruff format --check .
 
-# A lint finding does not hide the test results, nor the other way round.
+# A lint finding does not hide the test results, nor the other way round. (No make calls make here: it
+# would do so even with --dry-run, which the tests use.)
 test: $(TEST_STAMP)
-	@code=0; $(MAKE) --no-print-directory lint || code=1; \
-	$(BIN)/python -m pytest $(WORKERS) || code=1; exit $$code
+	@code=0; $(LINT) || code=1; $(BIN)/python -m pytest $(WORKERS) || code=1; exit $$code
 
 campaign: $(TEST_STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python -W ignore -m tests.campaign $(if $(SEED),--seed $(SEED))
 
 lint: $(TEST_STAMP)
-	$(BIN)/python -m ruff check .
-	$(BIN)/python -m ruff format --check .
+	$(LINT)
 
 format: $(TEST_STAMP)
 	$(BIN)/python -m ruff check --fix .
@@ -72,9 +72,9 @@ $(VENV)/docs_installed: $(STAMP)
 	$(BIN)/python -m pip install --constraint constraints.txt --editable '.[docs]'
 	@touch $@
 
-# What the first screen of the README says, from the wheel, in an empty environment elsewhere.
-new-user:
-	PYTHON=$(PYTHON) tests/new_user.sh
+# What the README and the pages say, from the wheel, in an environment that has nothing but it.
+new-user: $(TEST_STAMP)
+	$(BIN)/python -m pytest tests/journeys --new-user
 
 install: $(STAMP)
 

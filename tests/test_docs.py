@@ -5,6 +5,7 @@ import re
 import pytest
 from doc_pages import PAGES, ROOT
 
+from fedseg.config.methods import SLOTS
 from fedseg.registry import BATCH_TRANSFORMS, CLIENT_DATA, EVALUATION_SETS, PARTITIONS
 from fedseg.runner.config import KEYS
 
@@ -22,6 +23,12 @@ def test_every_loader_transform_and_partition_is_documented():
         own = {n for n, c in registry.module_dict.items() if c.__module__.startswith("fedseg.")}
         assert own
         assert not own - set(re.findall(r"`(\w+)", page))
+
+
+def test_the_slots_of_methods_are_documented():
+    page = (ROOT / "docs" / "own_algorithm.md").read_text(encoding="utf-8")
+    sentence = page.split("The slots are")[1].split(";")[0]
+    assert set(re.findall(r"`(\w+)`", sentence)) == set(SLOTS)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -7,9 +7,8 @@ import subprocess
 
 import pytest
 import yaml
+from command_lines import parse
 from doc_pages import ROOT, blocks
-
-from tests.docs.test_commands import parse
 
 BLOCKS = blocks(ROOT / "docs" / "parallel.md")
 STUB = '#!/bin/sh\necho "$(basename "$0") $*" >>"$CALLS"\n'
@@ -54,13 +53,13 @@ def test_the_slurm_job_starts_ray_on_every_node_and_the_run_on_the_first(tmp_pat
         asked = shlex.split(step.partition(" ray start ")[2])
         assert asked and {option.partition("=")[0] for option in asked} <= known
     (run,) = (call for call in calls if call.startswith("fedseg"))
-    parsed = parse("fedseg/__main__.py", shlex.split(run)[1:], monkeypatch)
+    parsed = parse(run)
     per_node = int(re.search(r"--gpus-per-node=(\d+)", script)[1])
     assert parsed.workers == 4 * per_node and parsed.resume
     assert parsed.options == ["executor.address=n1:6379"]
 
 
-def test_the_job_of_kuberay_has_a_gpu_for_every_worker_and_one_work_dir(monkeypatch):
+def test_the_job_of_kuberay_has_a_gpu_for_every_worker_and_one_work_dir():
     (job,) = (yaml.safe_load(block.text) for block in BLOCKS if block.language == "yaml")
     assert (job["apiVersion"], job["kind"]) == ("ray.io/v1", "RayJob")
     spec = job["spec"]["rayClusterSpec"]
@@ -76,8 +75,8 @@ def test_the_job_of_kuberay_has_a_gpu_for_every_worker_and_one_work_dir(monkeypa
         gpus += group.get("replicas", 1) * container["resources"]["limits"].get("nvidia.com/gpu", 0)
     assert groups[0]["rayStartParams"]["num-cpus"] == "0"  # no client is trained on the head
     assert len({g["template"]["spec"]["containers"][0]["image"] for g in groups}) == 1
-    fedseg, command, *arguments = shlex.split(job["spec"]["entrypoint"])
-    assert fedseg == "fedseg"  # the image has no clone
-    parsed = parse(f"tools/{command}.py", arguments, monkeypatch)
+    command = job["spec"]["entrypoint"]
+    assert command.startswith("fedseg train ")  # the image has no clone
+    parsed = parse(command)
     assert parsed.workers == gpus and str(parsed.work_dir).startswith("/shared/")
     assert {"executor.address=auto", "data_root=/shared/IDDA"} <= set(parsed.options)
