@@ -211,6 +211,14 @@ class PairedSet:
     size: tuple[int, int] | None = None  # of rendered images
     rendered_name: str = ""  # of rendered images, from domain and number; "": none are rendered
     first_number: int = 0
+    batch_size: int = 0  # of the settings, which drop a client's smaller batches; 0: they do not
+    copies: int = 1  # of each training image in an epoch: 2 if there is a mirrored one
+    clients_per_round: int = 5  # of the settings
+
+    @property
+    def count(self) -> int:
+        """The number of published images."""
+        return sum(sum(counts.values()) for counts in self.folders.values())
 
 
 def resolve(name: str) -> Any:
@@ -219,9 +227,14 @@ def resolve(name: str) -> Any:
     return getattr(import_module(f"fedseg.{module}"), attribute)
 
 
-def next_command(experiment: str, usual: Path, root: Path) -> str:
-    """The command that trains on what was prepared in its usual folder or another."""
+def next_command(experiment: str, usual: Path, root: Path, options: Sequence[str] = ()) -> str:
+    """The command that trains on what was prepared, with these options of the config.
+
+    Args:
+        usual: the data root that the experiment names; another ``root`` becomes an option.
+    """
+    options = [*options] if root == usual else [f"data_root={root}", *options]
     command = f"{cli.program()} train {experiment} --dry-run"
-    if root != usual:
-        command += f" --cfg-options {shlex.quote(f'data_root={root}')}"
+    if options:
+        command += f" --cfg-options {shlex.join(options)}"
     return f"Next: {command}"

@@ -120,7 +120,7 @@ def check_files(
     """
     places = {s: [find_label(str(r / p)) for r, p in zip(roots, s, strict=True)] for s in samples}
     paths = {path for pair in places.values() for path in pair}
-    missing = paths - existing_files(paths, data_root)
+    missing = paths - existing_files(paths)
     findings.add(f"of {len(paths)} files missing", sorted(missing))
 
     def inspect(sample: Sample) -> tuple[str, str] | tuple[int, int]:

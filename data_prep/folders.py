@@ -98,7 +98,7 @@ def prepare_folder(published: str | None, root: Path, options: FolderOptions) ->
     elif same := [color for color, n in Counter(map(tuple, colors)).items() if n > 1]:
         fault = f"gives several classes the color {list(same[0])}"
         raise DataError(f"{options.classes}: {fault}, which label maps have: give others")
-    existing_files([str(root / path) for pair in pairs for path in pair], root)
+    existing_files(str(root / path) for pair in pairs for path in pair)
     table = _table(layout)
     sizes, pixels, contents = _inspect(root, layout, pairs, table, colors, findings)
     for glob, count in layout.counts.items():

@@ -2,9 +2,11 @@
 
 import filecmp
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import fedseg.datasets
 from fedseg.datasets import SegmentationDataset
@@ -12,10 +14,11 @@ from fedseg.datasets.arrays import is_synthetic
 from fedseg.errors import ConfigError, DataError
 from fedseg.files import atomic_writer
 from fedseg.names import DISTRIBUTIONS
+from fedseg.partition import Split
 
 from . import split_rules, synthetic_streets
-from .description import Outcome, PairedSet, next_command
-from .disk import Findings, Images, check_files, find_pairs, print_skipped
+from .description import Outcome, PairedSet, Place, next_command
+from .disk import Findings, Images, check_files, find_files, find_pairs, print_skipped
 from .segmentation_sets import IDDA, CopyOptions, IddaOptions, StreetOptions
 from .split_folders import (
     PreparedSplit,
@@ -23,6 +26,7 @@ from .split_folders import (
     count_samples,
     find_published,
     limit,
+    present_samples,
     read_published,
     save,
 )
@@ -36,60 +40,126 @@ def prepare_streets(data_set: PairedSet, root: Path, options: StreetOptions) -> 
     Without ``synthetic`` the images on disk are verified; those that published splits name are
     after the splits have been copied.
     """
-    size, synthetic, source = options.size, options.synthetic, options.source
-    distribution, setting = options.distribution, getattr(options, "setting", None)
-    if size is not None and not synthetic:
-        raise ConfigError("--size: is the size of rendered images, it needs --synthetic")
+    _check_options(data_set, options)
     kind, roots = _read(data_set, root)
-    choices = [distribution or DISTRIBUTIONS]
+    choices = [options.distribution or DISTRIBUTIONS]
     if data_set.settings:
-        choices.append(setting or data_set.settings)
+        choices.append(getattr(options, "setting", None) or data_set.settings)
     places = list(product(*choices))
-    if source is not None:
-        folders = find_published(source, places, required=bool(distribution or setting))
+    if options.source is None:
+        splits = _own_splits(data_set, root, places, options)
     else:
-        folders = dict.fromkeys(places)
-        images = rendered_files(data_set) if synthetic else verify(data_set, root)
-        if synthetic and any("class_imbalance" in place for place in places):
-            # its rule reads label maps, so those must be there first
-            everything = [sample for group in images.values() for sample in group]
-            synthetic_streets.write_streets(data_set, root, everything, size)
-        presence = split_rules.read_presence(roots[1], kind.label_ids)
+        splits = _published_splits(data_set, root, places, options)
+    for split in splits:
+        split.about["synthetic"] = options.synthetic or is_synthetic(root)
     limits = {"per_user": options.limit_per_user, "test_per_domain": options.limit_test}
-    limited = any(limits.values())
-    splits = []
-    for place, folder in folders.items():
-        about = {"dataset": data_set.name}
-        about |= dict(zip(("distribution", "setting"), place, strict=False))
-        if folder is None:
-            about |= {"source": "own rule", "rule": data_set.rules[place[0]]}
-            about["seed"] = options.seed
-            build = getattr(split_rules, data_set.build)
-            train, test = build(images, place, options.seed, presence)
-            if left := sum(map(len, images.values())) - len(train) - len(test):
-                print(f"  {'/'.join(place)}: {left} images belong to no client")
-        else:
-            about["source"] = "published files"
-            train, test = read_published(folder, roots, data_set.test_users)
-        about["synthetic"] = synthetic or is_synthetic(root)
-        if limited:
-            about["limit"], folder = limits, None
-            train, test = limit(train, test, *limits.values(), kind.domain_of)
-        splits.append(PreparedSplit(place, train, test, about, folder))
+    if any(limits.values()):
+        splits = [_limited(split, limits, kind) for split in splits]
     check_free(root, splits, options.overwrite)
     samples = sorted({s for split in splits for part in split.parts for s in part.samples})
-    if synthetic:
-        synthetic_streets.write_streets(data_set, root, samples, size)
+    if options.synthetic:
+        synthetic_streets.write_streets(data_set, root, samples, options.size)
     for split in splits:
         save(root, split)
-    if source is not None:
+    if options.source is not None:
         findings = Findings(
             f"{root / 'splits'}: written, but not all files they name are on disk and whole",
             f"Put them below {' and '.join(dict.fromkeys(map(str, roots)))} and run this again, or "
             "render synthetic data with --synthetic",
         )
         check_files(samples, roots, root, findings, data_set.published_size)
-    return _outcome(splits, root)
+    return _outcome(data_set, splits, root)
+
+
+def _check_options(data_set: PairedSet, options: StreetOptions) -> None:
+    if options.size is not None and not options.synthetic:
+        raise ConfigError("--size: is the size of rendered images, it needs --synthetic")
+    if options.unofficial and options.synthetic:
+        raise ConfigError("--unofficial: is for images on disk, not with --synthetic")
+    if options.limit_per_user is not None and options.limit_per_user * data_set.copies < 2:
+        raise ConfigError("--limit-per-user: must be at least 2, not 1: BatchNorm needs two images")
+
+
+def _own_splits(
+    data_set: PairedSet, root: Path, places: Sequence[Place], options: StreetOptions
+) -> list[PreparedSplit]:
+    """Splits by our rules, of all images or, if ``unofficial``, of those that are there."""
+    kind, roots = _read(data_set, root)
+    if options.synthetic:
+        images = rendered_files(data_set)
+    else:
+        images = verify(data_set, root, unofficial=options.unofficial)
+        images = {domain: samples for domain, samples in images.items() if samples}
+    everything = [sample for group in images.values() for sample in group]
+    if options.synthetic and any("class_imbalance" in place for place in places):
+        # its rule reads label maps, so those must be there first
+        synthetic_streets.write_streets(data_set, root, everything, options.size)
+    presence = split_rules.read_presence(roots[1], kind.label_ids)
+    build = getattr(split_rules, data_set.build)
+    splits = []
+    for place in places:
+        about = _about(data_set, place)
+        about |= {"source": "own rule", "rule": data_set.rules[place[0]], "seed": options.seed}
+        if len(everything) < data_set.count:
+            about["unofficial"] = f"{len(everything)} of {data_set.count} images"
+        train, test = build(images, place, options.seed, presence)
+        if left := len(everything) - len(train) - len(test):
+            print(f"  {'/'.join(place)}: {left} images belong to no client")
+        splits.append(PreparedSplit(place, train, test, about))
+    return _usable(splits, root)
+
+
+def _published_splits(
+    data_set: PairedSet, root: Path, places: Sequence[Place], options: StreetOptions
+) -> list[PreparedSplit]:
+    """Published splits or, if ``unofficial``, the part of them whose images are there."""
+    _, roots = _read(data_set, root)
+    required = bool(options.distribution or getattr(options, "setting", None))
+    splits = []
+    for place, folder in find_published(options.source, places, required).items():
+        about = _about(data_set, place) | {"source": "published files"}
+        train, test = read_published(folder, data_set.test_users)
+        named = len(train) + len(test)
+        if options.unofficial:
+            train, test = present_samples(train, roots), present_samples(test, roots)
+            least = 2 // data_set.copies  # which BatchNorm needs
+            train = Split({u: held for u, held in train.users.items() if len(held) >= least})
+        if len(train) + len(test) < named:
+            about["unofficial"] = f"{len(train) + len(test)} of {named} images"
+            folder = None  # no copy
+        splits.append(PreparedSplit(place, train, test, about, folder))
+    return _usable(splits, root)
+
+
+def _about(data_set: PairedSet, place: Place) -> dict[str, Any]:
+    """The first entries of a split's note."""
+    names = ("distribution", "setting")
+    return {"dataset": data_set.name, **dict(zip(names, place, strict=False))}
+
+
+def _usable(splits: Sequence[PreparedSplit], root: Path) -> list[PreparedSplit]:
+    """The splits with images for training and for every test; the others are printed."""
+    usable = []
+    for split in splits:
+        empty = [user for user, samples in split.test.users.items() if not samples]
+        if not len(split.train):
+            empty.append("training")
+        if empty:
+            print(f"  {'/'.join(split.place)}: left out, no images for {', '.join(empty)}")
+        else:
+            usable.append(split)
+    if not usable:
+        raise DataError(f"{root}: has too few images for training and for tests: add some")
+    return usable
+
+
+def _limited(
+    split: PreparedSplit, limits: Mapping[str, int | None], kind: type[SegmentationDataset]
+) -> PreparedSplit:
+    """A split cut down for a trial, which is no copy of published files."""
+    train, test = limit(split.train, split.test, *limits.values(), kind.domain_of)
+    about = {**split.about, "limit": dict(limits)}
+    return replace(split, train=train, test=test, about=about, source=None)
 
 
 def prepare_copied(data_set: PairedSet, root: Path, options: CopyOptions) -> Outcome:
@@ -102,7 +172,7 @@ def prepare_copied(data_set: PairedSet, root: Path, options: CopyOptions) -> Out
     split = PreparedSplit((), train, test, about)
     check_free(root, [split], options.overwrite)
     save(root, split)
-    return _outcome([split], root)
+    return _outcome(data_set, [split], root)
 
 
 def prepare_demo_streets(root: Path = DEMO) -> None:
@@ -122,11 +192,16 @@ def prepare_demo_streets(root: Path = DEMO) -> None:
     )
 
 
-def verify(data_set: PairedSet, root: Path, within: Path | None = None) -> Images:
+def verify(
+    data_set: PairedSet, root: Path, print_sizes: bool = True, unofficial: bool = False
+) -> Images:
     """Every image, paired and readable: domain -> samples by folder and name.
 
-    Symbolic links may lead to places ``within`` a folder, by default ``root``. All mistakes are
-    reported together.
+    All mistakes are reported together.
+
+    Args:
+        print_sizes: print whether images have the published size.
+        unofficial: accept any number of images.
     """
     kind, roots = _read(data_set, root)
     for base in roots:
@@ -135,11 +210,14 @@ def verify(data_set: PairedSet, root: Path, within: Path | None = None) -> Image
             raise DataError(
                 f"{base}: does not exist: {data_set.source}, name another root with --root{render}"
             )
-    findings = Findings(f"{root}: not {data_set.contents}", f"To repair it: {data_set.source}")
+    fix = f"To repair it: {data_set.source}"
+    if data_set.size and not unofficial:
+        fix += ", or accept the images that are there with --unofficial"
+    findings = Findings(f"{root}: not {data_set.contents}", fix)
     images: Images = {}
     used: set[str] = set()
     suffixes, (_, usual) = data_set.suffixes, data_set.suffixes
-    if data_set.other_labels and not any(roots[1].rglob(f"[!.]*{usual}")):
+    if data_set.other_labels and not any(path.endswith(usual) for path in find_files(roots[1])):
         suffixes = (suffixes[0], data_set.other_labels)
     for folders, expected in data_set.folders.items():
         by_domain: Images = {domain: [] for domain in expected}
@@ -149,15 +227,16 @@ def verify(data_set: PairedSet, root: Path, within: Path | None = None) -> Image
             by_domain.setdefault(kind.domain_of(image), []).append(pair)
         for domain, samples in by_domain.items():
             images.setdefault(domain, []).extend(samples)
-            if (count := expected.get(domain, 0)) != len(samples):
+            count = expected.get(domain, 0)
+            if count != len(samples) and not unofficial:
                 place = folders[0] if domain in folders[0] else f"{folders[0]}/{domain}"
                 findings.add(
                     "folders with another number of pairs",
                     [f"{place} ({len(samples)} instead of {count})"],
                 )
     samples = [s for group in images.values() for s in group]
-    size = data_set.published_size if within is None else None  # told once, of a copy
-    check_files(samples, roots, within or root, findings, size)
+    size = data_set.published_size if print_sizes else None
+    check_files(samples, roots, root, findings, size)
     for base in dict.fromkeys(roots):
         print_skipped(base, used, "are left out")
     return images
@@ -165,7 +244,7 @@ def verify(data_set: PairedSet, root: Path, within: Path | None = None) -> Image
 
 def copy_images(data_set: PairedSet, source: Path, root: Path, overwrite: bool = False) -> None:
     """Verify a data set in ``source``, then copy to ``root`` what is not there."""
-    groups = verify(data_set, source, Path("/")).values()
+    groups = verify(data_set, source, print_sizes=False).values()
     names = [name for group in groups for sample in group for name in sample]
     present = {name for name in names if (root / name).exists()}
     same = {n for n in present if filecmp.cmp(source / n, root / n, shallow=False)}
@@ -207,20 +286,41 @@ def print_splits(splits: Sequence[PreparedSplit], root: Path) -> list[Path]:
     return folders
 
 
-def _outcome(splits: Sequence[PreparedSplit], root: Path) -> Outcome:
+def _outcome(data_set: PairedSet, splits: Sequence[PreparedSplit], root: Path) -> Outcome:
     """Print the splits; the command to run next."""
     folders = print_splits(splits, root)
+    abouts = [split.about for split in splits]
+    reason = None
     if is_synthetic(root):
-        print("The data are synthetic: results are not comparable with published ones.")
-    elif any(split.about.get("limit") for split in splits):
-        print("The splits are limited: results are not comparable with published ones.")
+        reason = "The data are synthetic"
+    elif any(about.get("unofficial") for about in abouts):
+        reason = "The data set is incomplete"
+    elif any(about.get("limit") for about in abouts):
+        reason = "The splits are limited"
+    if reason is not None:
+        print(f"{reason}: results are not comparable with published ones.")
     # the setting of one of the splits: heterogeneous if there is one, the plain case
-    about = next((s for s in splits if "heterogeneous" in s.place), splits[0]).about
-    name, distribution = about["dataset"], about.get("distribution")
-    if name == "idda" and distribution == "heterogeneous":
+    split = next((s for s in splits if "heterogeneous" in s.place), splits[0])
+    distribution = split.about.get("distribution")
+    if data_set.name == "idda" and distribution == "heterogeneous":
         distribution = None
-    setting = "_".join(filter(None, [name, about.get("setting"), distribution]))
-    return Outcome(folders, closing=next_command(setting, Path("data", name), root))
+    words = [data_set.name, split.about.get("setting"), distribution]
+    setting = "_".join(word for word in words if word is not None)
+    usual = Path("data", data_set.name)
+    options = _training_options(data_set, split)
+    return Outcome(folders, closing=next_command(setting, usual, root, options))
+
+
+def _training_options(data_set: PairedSet, split: PreparedSplit) -> list[str]:
+    """What the setting's config must change for clients that are smaller or fewer than usual."""
+    options = []
+    fewest = min(len(samples) for samples in split.train.users.values()) * data_set.copies
+    if fewest < data_set.batch_size:
+        options.append(f"train_dataloader.batch_size={max(2, fewest)}")
+    clients = len(split.train.users)
+    if clients < data_set.clients_per_round:
+        options.append(f"client_sampler.clients_per_round={clients}")
+    return options
 
 
 def _read(data_set: PairedSet, root: Path) -> tuple[type[SegmentationDataset], tuple[Path, Path]]:

@@ -54,6 +54,8 @@ CITYSCAPES = PairedSet(
     published_size=(2048, 1024),
     size=(512, 256),
     rendered_name="{domain}_{number:06d}_000019",
+    batch_size=16,
+    copies=2,
 )
 
 DOMAINS = tuple(
@@ -88,6 +90,7 @@ IDDA = PairedSet(
     size=(464, 256),
     rendered_name="{number}_{domain}",
     first_number=1,
+    batch_size=16,
 )
 
 CAMVID = PairedSet(
@@ -149,6 +152,10 @@ class StreetOptions:
     )
     limit_test: PositiveInt | None = option(
         "for a quick trial: keep the first M test images of each domain and test user", metavar="M"
+    )
+    unofficial: bool = option(
+        "accept a part of the published images, for a trial: the splits are made of what is there",
+        False,
     )
     overwrite: bool = option(OVERWRITE, False)
 

@@ -7,12 +7,14 @@ as part of the split.
 
 import json
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+from fedseg.datasets.images import existing_files
+from fedseg.datasets.scenes import find_label
 from fedseg.errors import DataError
 from fedseg.files import write_text
 from fedseg.partition import Split, read_split, split_paths, write_split
@@ -32,7 +34,7 @@ class PreparedSplit:
     place: Place
     train: Split
     test: Split
-    about: Mapping[str, Any]  # content of the note besides counts: rule, seed, ...
+    about: dict[str, Any]  # content of the note besides counts: rule, seed, ...
     source: Path | None = None  # the folder of published files that it is a plain copy of, if any
 
     @property
@@ -61,6 +63,20 @@ def limit(
         kept = {i for d in {*of} for i in [n for n, own in enumerate(of) if own == d][:per_domain]}
         tests[user] = [sample for n, sample in enumerate(samples) if n in kept]
     return Split(clients), Split(tests)
+
+
+def present_samples(split: Split, roots: tuple[Path, Path]) -> Split:
+    """The samples of a split whose files exist."""
+    images, labels = roots
+    paths = {
+        sample: (str(images / sample[0]), find_label(str(labels / sample[1])))
+        for sample in split.samples
+    }
+    existing = existing_files(path for pair in paths.values() for path in pair)
+    users = {}
+    for user, samples in split.users.items():
+        users[user] = [sample for sample in samples if existing.issuperset(paths[sample])]
+    return Split(users)
 
 
 def check_free(root: Path, splits: Iterable[PreparedSplit], overwrite: bool = False) -> None:
@@ -141,16 +157,9 @@ def find_published(source: Path, places: Sequence[Place], required: bool) -> dic
     raise DataError(f"{source}: has no {'/'.join(places[0])}/{{train,test}} with *.json in it")
 
 
-def read_published(
-    source: Path, roots: tuple[Path, Path], test_users: Sequence[str]
-) -> tuple[Split, Split]:
-    """Read and check one published split, ``train`` and ``test``.
-
-    Args:
-        roots: of images and labels.
-        test_users: those that it must have.
-    """
-    train, test = (read_split(source / part, roots) for part in PARTS)
+def read_published(source: Path, test_users: Sequence[str]) -> tuple[Split, Split]:
+    """Read and check one published split, ``train`` and ``test``, which has these test users."""
+    train, test = (read_split(source / part) for part in PARTS)
     if missing := [user for user in test_users if user not in test.users]:
         raise DataError(
             f"{source / 'test'}: has no user {missing[0]!r}: is it a split of this data set?"

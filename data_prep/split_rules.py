@@ -37,6 +37,7 @@ SIZES = {  # images per client -> number of clients, as published
 SPREAD = {"uniform": (5, 17), "class_imbalance": (1, 7)}  # fewest and most cities per client
 # IDDA: how a client's name calls a class; the last word is for -1, images without any
 WORDS = [*(name.removeprefix("traffic ") for name in IDDADataset.classes), "void"]
+SMALLEST_DOMAIN = 3  # images: one to test, and two to train, which BatchNorm needs
 # CamVid
 PIECE = 20
 HELD_OUT = 20
@@ -72,17 +73,20 @@ def build_cityscapes(
     """Clients of the 18 training cities; the test set is the 500 validation images.
 
     How many clients have how many images is the published table. The published rule of
-    ``class_imbalance`` is unknown, it is ours.
+    ``class_imbalance`` is unknown, it is ours. Of fewer images than are published there are fewer
+    clients, and a client may have any number of cities.
     """
     (distribution,) = place
-    test = Split({CITYSCAPES.test_users[0]: [s for city in CITIES["val"] for s in images[city]]})
+    validation = [sample for city in CITIES["val"] for sample in images.get(city, ())]
+    test = Split({CITYSCAPES.test_users[0]: validation})
     training = [city for city in images if city not in CITIES["val"]]
     rng = generator_for(seed, "cityscapes clients", DISTRIBUTIONS.index(distribution))
     clients: Images = {}
     if distribution == "heterogeneous":
         for city in training:
             order = rng.permutation(len(images[city])).tolist()
-            parts = cut(order, [len(order) // PARTS_PER_CITY] * PARTS_PER_CITY)
+            count = min(PARTS_PER_CITY, len(order))
+            parts = cut(order, [len(order) // count] * count)
             for number, part in enumerate(parts):
                 clients[f"{city}{number}"] = [images[city][i] for i in part]
         return Split(clients), test
@@ -95,9 +99,19 @@ def build_cityscapes(
     else:
         present = presence(samples)
         order, kinds = class_order(present, cities, rng), rarest_class(present)
-    parts = fit_groups(cut(order.tolist(), sizes), cities, kinds, *SPREAD[distribution], rng)
+    if sum(sizes) <= len(samples):
+        parts = cut(order.tolist(), sizes)
+        parts = fit_groups(parts, cities, kinds, *SPREAD[distribution], rng)
+    else:
+        parts = cut(order.tolist(), _fitting_sizes(sizes, len(samples)))
     word = "client" if distribution == "uniform" else "user"
     return Split({f"{word}_{n}": [samples[i] for i in part] for n, part in enumerate(parts)}), test
+
+
+def _fitting_sizes(sizes: Sequence[int], images: int) -> list[int]:
+    """The first of the sizes that so many images suffice for; all images if none does."""
+    count = int((np.cumsum(sizes) <= images).sum())
+    return list(sizes[:count]) or [images]
 
 
 def is_unseen(setting: str, domain: str) -> bool:
@@ -113,7 +127,7 @@ def build_idda(
 
     The rest of a seen domain (48 of 60) is the train pool. Pool and test sets depend on the seed
     alone, so a setting's three distributions share them. The rule of ``class_imbalance`` is ours,
-    the published is unknown.
+    the published is unknown. A seen domain of fewer than three images is left out.
     """
     distribution, setting = place
     pool: Images = {}
@@ -123,9 +137,11 @@ def build_idda(
         if is_unseen(setting, domain):
             unseen += samples
             continue
+        if len(samples) < SMALLEST_DOMAIN:
+            continue
         rng = generator_for(seed, "idda seen test", DOMAINS.index(domain))
         order = rng.permutation(len(samples))
-        tests = len(samples) // 5
+        tests = max(1, len(samples) // 5)
         held_out += [samples[i] for i in sorted(order[:tests])]
         pool[domain] = [samples[i] for i in order[tests:]]
     counter = (IDDA.settings.index(setting), DISTRIBUTIONS.index(distribution))

@@ -174,11 +174,6 @@ def parse_json(
     return content
 
 
-def leaves_folder(path: Path) -> bool:
-    """True if a file is a symbolic link to one outside its folder."""
-    return not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(path.parent))
-
-
 def _unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     values = dict(pairs)
     if len(values) < len(pairs):  # json.loads would keep the last

@@ -242,16 +242,16 @@ def walk_files(root: str | Path) -> Iterator[str]:
 
 
 def check_exist(paths: Sequence[str], root: str | Path, fix: str) -> None:
-    """Raise DataError with the first of the missing files; see :func:`existing_files`."""
-    if missing := sorted(set(paths) - existing_files(paths, root)):
+    """Raise DataError with the first of the missing files; ``root`` names the data set."""
+    if missing := sorted(set(paths) - existing_files(paths)):
         raise DataError(
             f"{root}: {len(missing)} of {len(paths)} files are missing ({', '.join(missing[:5])}"
             f"{', ...' * (len(missing) > 5)}): {fix}"
         )
 
 
-def existing_files(paths: Iterable[str], root: str | Path) -> set[str]:
-    """Those of the paths that exist; regular files that do not leave ``root`` through a link."""
+def existing_files(paths: Iterable[str]) -> set[str]:
+    """Those of the paths that exist, behind links too; DataError for what is no regular file."""
     # One listing per folder: asking the file system about each file is slow on network disks.
     folders: dict[str, set[str]] = defaultdict(set)
     for path in paths:
@@ -263,12 +263,6 @@ def existing_files(paths: Iterable[str], root: str | Path) -> set[str]:
                 present = [entry for entry in entries if entry.name in wanted]
         except OSError:
             continue
-        linked = [folder] * bool(present) + [entry.path for entry in present if entry.is_symlink()]
-        for path in linked:
-            if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root)):
-                fault = f"leaves {root} through a symbolic link"
-                fix = f"put the file itself there, or make {root} itself the link"
-                raise DataError(f"{path}: {fault}: {fix}")
         for entry in present:
             # of a link in a circle, the entry itself raises
             if not (os.path.isfile(entry.path) if entry.is_symlink() else entry.is_file()):

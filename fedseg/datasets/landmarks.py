@@ -178,7 +178,7 @@ def find_images(root: Path, ids: Sequence[str]) -> list[str | None]:
     names = [image + SUFFIX for image in ids]
     flat = [os.path.join(root, name) for name in names]
     nested = [os.path.join(root, *name[:3], name) for name in names]
-    present = existing_files([*flat, *nested], root)
+    present = existing_files([*flat, *nested])
     return [
         next((p for p in pair if p in present), None) for pair in zip(flat, nested, strict=True)
     ]

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,8 +19,11 @@ from fedseg.data_prep.split_folders import limit
 from fedseg.data_prep.split_rules import build_cityscapes, build_idda
 from fedseg.datasets import CityscapesDataset, IDDADataset
 from fedseg.errors import DataError
+from fedseg.loaders.streaming import StreamingData
 from fedseg.names import DISTRIBUTIONS
 from fedseg.partition import Split, read_split, write_split
+from fedseg.runner.config import complete_config
+from fedseg.runner.experiment import load_config
 
 VALIDATED = ("val/frankfurt", "val/lindau", "val/munster")
 
@@ -297,6 +301,130 @@ def test_cityscapes_verification_and_split(tmp_path, monkeypatch, prepare):
     removed.unlink()
     message = prepare.fails("cityscapes", *arguments)
     assert "train/ulm (7 instead of 8)" in message and "1 labels without an image" in message
+
+
+def write_sample(root, counts):
+    """The first images of these folders of Cityscapes or domains of IDDA, and no others."""
+    for place, count in counts.items():
+        for number in range(count):
+            if "/" in place:
+                city = place.split("/")[1]
+                stem = f"{place}/{city}_{number:06d}_000019"
+                pair = (f"{stem}_leftImg8bit.png", f"{stem}_gtFine_labelIds.png")
+                write_pair(root / "leftImg8bit", root / "gtFine", pair)
+            else:
+                name = f"{number}_{place}"
+                pair = (f"{place}/RGB/{name}.jpg", f"{place}/Semantic/{name}.png")
+                write_pair(root / "IDDAsmall", root / "IDDAsmall", pair, (7, 20))
+
+
+CITY_SAMPLE = {"train/aachen": 17, "train/ulm": 3, "val/lindau": 2}
+DOMAIN_SAMPLE = {"T01_CN_A": 6, "T02_HRN_A": 4, "T03_CN_A": 3, "T04_CN_A": 2}
+
+
+@pytest.mark.parametrize("name", ["cityscapes", "idda"])
+def test_a_sample_of_the_data_is_taken_if_one_says_so(tmp_path, prepare, name):
+    write_sample(tmp_path, CITY_SAMPLE if name == "cityscapes" else DOMAIN_SAMPLE)
+    assert "--unofficial" in prepare.fails(name, "--root", tmp_path)
+    shown = prepare(name, "--root", tmp_path, "--unofficial")
+    assert "incomplete: results are not comparable with published ones" in shown
+    notes = [json.loads(file.read_text()) for file in tmp_path.rglob("split.json")]
+    total = "22 of 3475 images" if name == "cityscapes" else "15 of 6240 images"
+    assert {note["unofficial"] for note in notes} == {total}
+    assert len(notes) == 3
+    if name == "cityscapes":
+        train = read_split(tmp_path / "splits" / "heterogeneous" / "train")
+        assert list(train.users) == [f"aachen{i}" for i in range(8)] + [f"ulm{i}" for i in range(3)]
+        assert [len(samples) for samples in train.users.values()] == [2] * 8 + [1] * 3
+        uniform = read_split(tmp_path / "splits" / "uniform" / "train")
+        assert 10 <= len(uniform) <= 20
+    else:
+        assert "country: left out, no images for test_user_diff_domain" in shown
+        train = read_split(tmp_path / "splits" / "heterogeneous" / "rainy" / "train")
+        users = {user: len(samples) for user, samples in train.users.items()}
+        assert users == {"T01_CN_A": 5, "T03_CN_A": 2}  # one of each is tested; T04 has too few
+    check_next_command(shown)
+
+
+def test_folders_may_be_links(tmp_path, prepare):
+    """Images are linked as a whole, as MMSegmentation advises, label maps by a folder of them."""
+    write_sample(tmp_path / "elsewhere", CITY_SAMPLE)
+    root = tmp_path / "root"
+    (root / "gtFine").mkdir(parents=True)
+    (root / "leftImg8bit").symlink_to(tmp_path / "elsewhere" / "leftImg8bit")
+    for part in ("train", "val"):
+        (root / "gtFine" / part).symlink_to(tmp_path / "elsewhere" / "gtFine" / part)
+    prepare("cityscapes", "--root", root, "--distribution", "heterogeneous", "--unofficial")
+    dataset = CityscapesDataset(str(root), "splits/heterogeneous/train")
+    assert len(dataset) == 16 + 3 and dataset[18]["data_samples"].shape == (8, 16)
+
+
+def test_published_splits_keep_the_images_that_are_there(tmp_path, prepare):
+    source = tmp_path / "published"
+    domains = ("T01_CN_A", "T02_CN_A", "T03_HRN_A")
+    write_sample(tmp_path / "all", dict.fromkeys(domains, 5))
+
+    def pairs(domain, numbers):
+        names = [f"{number}_{domain}" for number in numbers]
+        return [(f"{domain}/RGB/{n}.jpg", f"{domain}/Semantic/{n}.png") for n in names]
+
+    train = {domain: pairs(domain, (0, 1, 2, 3)) for domain in domains[:2]}
+    test = {"test_user_diff_domain": pairs(domains[2], range(5))}
+    test["test_user_same_domain"] = [*pairs(domains[0], [4]), *pairs(domains[1], [4])]
+    write_parts(source, Split(train), Split(test))
+    which = ("--distribution", "heterogeneous", "--setting", "rainy", "--from", source)
+    write_sample(tmp_path / "some", {domains[0]: 5, domains[1]: 1, domains[2]: 3})
+    assert "files missing" in prepare.fails("idda", "--root", tmp_path / "some", *which)
+    shown = prepare("idda", "--root", tmp_path / "some", *which, "--unofficial", "--overwrite")
+    folder = tmp_path / "some" / "splits" / "heterogeneous" / "rainy"
+    assert read_split(folder / "train").users == {domains[0]: train[domains[0]]}
+    assert [len(samples) for samples in read_split(folder / "test").users.values()] == [3, 1]
+    assert json.loads((folder / "split.json").read_text())["unofficial"] == "8 of 15 images"
+    check_next_command(shown)
+    prepare("idda", "--root", tmp_path / "all", *which, "--unofficial")
+    note = (tmp_path / "all" / "splits" / "heterogeneous" / "rainy" / "split.json").read_text()
+    assert "unofficial" not in json.loads(note)
+
+
+def check_next_command(shown):
+    """The printed command's options fit the split: every client has a batch of its config."""
+    *_, line = shown.splitlines()
+    words = shlex.split(line.removeprefix("Next: "))
+    position = words.index("--cfg-options")
+    setting = words[words.index("train") + 1]
+    config = complete_config(load_config(setting, options=words[position + 1 :]))
+    data = StreamingData(
+        config.train_dataloader.dataset,
+        config.train_dataloader.partition,
+        config.train_dataloader.batch_size,
+        drop_last=config.train_dataloader.drop_last,
+        drop_single=True,
+    )
+    assert len(data.clients) >= config.client_sampler.clients_per_round
+    assert data.checksum()
+
+
+@pytest.mark.parametrize("limit", [2, 8, 20])
+def test_the_command_after_a_limited_split_has_a_batch_that_every_client_fills(
+    tmp_path, rendered, prepare, limit
+):
+    which = ("--setting", "rainy", "--distribution", "heterogeneous")
+    small = ("--synthetic", "--limit-per-user", limit, "--limit-test", 1)
+    shown = prepare("idda", "--root", tmp_path, *which, *small)
+    assert ("train_dataloader.batch_size" in shown) == (limit < 16)
+    check_next_command(shown)
+    message = prepare.fails("idda", "--root", tmp_path, *which, "--limit-per-user", 1)
+    assert "--limit-per-user: must be at least 2" in message
+
+
+@pytest.mark.parametrize("data_set", [CITYSCAPES, IDDA])
+def test_what_settings_ask_of_a_client_is_known(data_set):
+    name = "idda_rainy" if data_set is IDDA else "cityscapes_uniform"
+    config = complete_config(load_config(name))
+    loader = config.train_dataloader
+    assert loader.drop_last and loader.batch_size == data_set.batch_size
+    assert data_set.copies == 1 + bool(loader.dataset.get("mirror"))
+    assert config.client_sampler.clients_per_round == data_set.clients_per_round
 
 
 def test_run_exit_codes(capsys):

@@ -315,7 +315,7 @@ def test_a_wrong_index(root):
 
 
 @pytest.mark.parametrize("name", ["train_images.npy", "train_labels.npy", INDEX])
-def test_links_and_trailing_bytes_are_refused(root, tmp_path, name):
+def test_trailing_bytes_are_refused_and_links_are_followed(root, tmp_path, name):
     path, content = root / name, (root / name).read_bytes()
     path.write_bytes(content + b"more")
     with pytest.raises(DataError, match=name):
@@ -324,8 +324,7 @@ def test_links_and_trailing_bytes_are_refused(root, tmp_path, name):
     (tmp_path / "elsewhere").mkdir()
     path.symlink_to(tmp_path / "elsewhere" / name)
     path.write_bytes(content)
-    with pytest.raises(DataError, match=rf"{name}: .*link"):
-        StoredImages(root)
+    assert len(StoredImages(root)) == len(LABELS)
 
 
 # ---------------------------------------------------------------- writing

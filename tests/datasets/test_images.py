@@ -366,12 +366,12 @@ def test_a_picture_that_decodes_to_gigabytes_is_refused(tmp_path: Path) -> None:
 
 def test_no_pipe_is_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.jpg")
-    for read in (read_image, lambda path: existing_files([path], tmp_path)):
+    for read in (read_image, lambda path: existing_files([path])):
         with pytest.raises(DataError, match=r"a\.jpg: .*regular"):
             read(str(tmp_path / "a.jpg"))
 
 
-def test_links_out_of_the_root_are_refused(tmp_path: Path) -> None:
+def test_links_are_followed(tmp_path: Path) -> None:
     root, secret = tmp_path / "root", tmp_path / "secret"
     for folder in (root, secret):
         folder.mkdir()
@@ -380,10 +380,10 @@ def test_links_out_of_the_root_are_refused(tmp_path: Path) -> None:
     (tmp_path / "linked").symlink_to(root)
     inside = [str(tmp_path / "linked" / name) for name in ("1.jpg", "2.jpg")]
     absent = [str(tmp_path / "linked" / name) for name in ("3.jpg", "no/1.jpg")]
-    assert existing_files(inside + absent, tmp_path / "linked") == set(inside)
+    assert existing_files(inside + absent) == set(inside)
     (root / "circle.jpg").symlink_to(root / "circle.jpg")
     with pytest.raises(DataError, match=r"circle\.jpg: "):
-        existing_files([str(root / "circle.jpg")], root)
+        existing_files([str(root / "circle.jpg")])
     (root / "3.jpg").symlink_to(secret / "1.jpg")
     (root / "more").symlink_to(secret)
     assert "more/1.jpg" in walk_files(root)
@@ -393,6 +393,5 @@ def test_links_out_of_the_root_are_refused(tmp_path: Path) -> None:
         (secret / here / "1.jpg").touch()
     listed = ["1.jpg", "a/1.jpg", "a/b/1.jpg", "b/1.jpg", "b/a/1.jpg"]
     assert [*walk_files(secret)] == listed
-    for name in ("3.jpg", "more/1.jpg"):
-        with pytest.raises(DataError, match=r"(3\.jpg|more): leaves .*link"):
-            existing_files([str(root / name)], root)
+    outside = {str(root / name) for name in ("3.jpg", "more/1.jpg")}
+    assert existing_files(outside) == outside

@@ -76,6 +76,19 @@ def test_other_endings_are_read_or_counted(root):
         assert len(ImageFolderDataset(root, num_classes=3)) == len(read)
 
 
+def test_class_folders_may_be_links(root):
+    """As where two hundred classes are linked out of ImageNet."""
+    some = root.parent / "some"
+    for split in ("train", "val"):
+        (some / split).mkdir(parents=True)
+        for name in ("n01", "n02"):
+            if (root / split / name).is_dir():
+                (some / split / name).symlink_to(root / split / name)
+    linked = ImageFolderDataset(some, num_classes=2, pipeline=[])
+    assert linked.metainfo["classes"] == ("n01", "n02")
+    assert linked.labels.tolist() == [0, 1, 1] and linked[2]["inputs"].shape[0] == 3
+
+
 def test_names_that_look_alike_are_one_class(root):
     (root / "train" / "n02").rename(root / "train" / "\u00fcbung")  # one character, then two
     (root / "val" / "n02").rename(root / "val" / "u\u0308bung")
