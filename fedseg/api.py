@@ -11,6 +11,7 @@ A user's mistake is a :class:`fedseg.errors.UserError`.
 
 import copy
 import sys
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -79,6 +80,8 @@ class Run:
         images, batch_size = list(images), options.pop("batch_size", None)
         with opened(self.folder, **options) as predictor:
             predictions = {p.index: p.classes for p in predictor.predict(images, batch_size)}
+            if predictor.used_means:
+                warnings.warn(predictor.statistics, stacklevel=2)
         return [predictions[index] for index in range(len(images))]
 
 
@@ -284,7 +287,7 @@ def predict(
             written = files.write_test_predictions(predictor, Path(out), advance)
         else:
             written = files.write_predictions(predictor, paths, Path(out), batch_size, advance)
-        return Predictions(Path(out), tuple(written), str(predictor))
+        return Predictions(Path(out), tuple(written), predictor.statistics)
 
 
 def export(

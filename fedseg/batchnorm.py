@@ -1,7 +1,9 @@
 """BatchNorm layers of a model, and which statistics they use."""
 
-from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
+from typing import Any
 
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -33,6 +35,33 @@ def frozen_running_statistics(
     The model may be its layers, as in :func:`batch_statistics`.
     """
     return _layers_set(model, track_running_stats=False)
+
+
+@contextmanager
+def batch_statistics_where_defined(layers: Mapping[str, nn.Module]) -> Iterator[set[str]]:
+    """As :func:`batch_statistics`, but a layer that sees one value a channel uses its running ones.
+
+    One value a channel has no variance: the features of a single image after global pooling.
+
+    Args:
+        layers: BatchNorm layers by name.
+
+    Yields:
+        The names of the layers that used their running statistics so far.
+    """
+    running: set[str] = set()
+
+    def choose_statistics(name: str, layer: nn.Module, inputs: tuple[Any, ...]) -> None:
+        values, channels = inputs[0].numel(), inputs[0].shape[1]
+        layer.training = values > channels
+        if not layer.training:
+            running.add(name)
+
+    with batch_statistics(layers.values()), ExitStack() as hooks:
+        for name, layer in layers.items():
+            hook = partial(choose_statistics, name)
+            hooks.enter_context(layer.register_forward_pre_hook(hook))
+        yield running
 
 
 @contextmanager

@@ -4,7 +4,12 @@ import pytest
 import torch
 from torch import nn
 
-from fedseg.batchnorm import batch_statistics, batchnorm_layers, frozen_running_statistics
+from fedseg.batchnorm import (
+    batch_statistics,
+    batch_statistics_where_defined,
+    batchnorm_layers,
+    frozen_running_statistics,
+)
 
 
 @pytest.fixture
@@ -79,6 +84,23 @@ def test_frozen_running_statistics_in_eval_still_reads_them(model):
         assert torch.equal(model(x), model(x))
         inside = model(x)
     assert torch.equal(inside, model(x))
+
+
+def test_one_value_a_channel_is_normalized_by_the_running_statistics(model):
+    model.eval()
+    state, modes = state_of(model), modes_of(model)
+    image = torch.randn(1, 3, 5, 5)
+    with batch_statistics_where_defined(batchnorm_layers(model)) as running:
+        output = model(image)
+        assert running == {"4"}, "of the image's 3x3 features each channel has a variance"
+        with batch_statistics(model[1]):
+            features = model[:4](image)
+        torch.testing.assert_close(output, model[4](features))
+        model(torch.cat([image, -image]))
+        assert model[4].training, "two images have statistics"
+    assert_same_state(model, state)
+    assert modes_of(model) == modes
+    torch.testing.assert_close(output, model[4](features))
 
 
 @pytest.mark.parametrize("context", [batch_statistics, frozen_running_statistics])

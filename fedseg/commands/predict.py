@@ -38,9 +38,6 @@ def main() -> None:
     text = "images, videos, folders; - for the run's test images"
     parser.add_argument("paths", nargs="+", metavar="PATH", help=text)
     parser.add_argument("--out", type=cli.folder, required=True, help="output folder")
-    text = "BatchNorm statistics: of each batch (default with SiloBN and FedBN), or "
-    text += "re-estimated from all predicted images"
-    parser.add_argument("--statistics", choices=("batch", "images"), help=text)
     text = "default: as in the run's tests"
     parser.add_argument("--batch-size", type=cli.positive, metavar="N", help=text)
     amp = argparse.BooleanOptionalAction

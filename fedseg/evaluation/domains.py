@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from mmengine.runner import BaseLoop
 from pydantic import PositiveInt
-from torch import Tensor
+from torch import Tensor, nn
 
 from fedseg.batchnorm import batch_statistics, batchnorm_layers
 from fedseg.config.schema import Positive
@@ -47,6 +47,20 @@ def load_model(runner: EvaluatedRun, w: Tensor, buffers: Tensor) -> None:
     runner.flat.w.copy_(w)
     runner.flat.buffers.copy_(buffers)
     runner.model.eval()
+
+
+def layers_by_batch(runner: EvaluatedRun) -> dict[str, nn.Module]:
+    """BatchNorm layers, by name, whose statistics stay with the clients: they use a batch's.
+
+    Layers that a network leaves in eval mode while it trains never do.
+    """
+    if runner.batchnorm is None:
+        return {}
+    runner.model.train()
+    layers = batchnorm_layers(runner.model)
+    by_batch = {name: layers[name] for name in runner.batchnorm.layers if layers[name].training}
+    runner.model.eval()
+    return by_batch
 
 
 @dataclass(frozen=True)
@@ -267,8 +281,15 @@ class DomainEvaluator:
         """The model of nobody in particular: parameters that clients keep are their mean."""
         if self.runner.batchnorm is None or not self.runner.batchnorm.has_parameters:
             return w, buffers
-        mean = self._own(w, buffers, self.runner.client_sizes, own_model=False)
+        mean = self.mean_model(w, buffers)
         return (w if mean is None else mean[0]), buffers
+
+    def mean_model(self, w: Tensor, buffers: Tensor) -> tuple[Tensor, Tensor] | None:
+        """The model with the mean of what clients keep, by samples; None if none has trained.
+
+        BatchNorm statistics are those of the union of the clients' samples.
+        """
+        return self._own(w, buffers, self.runner.client_sizes, own_model=False)
 
     def model_of(self, name: str, w: Tensor, buffers: Tensor) -> tuple[Tensor, Tensor]:
         """The model with the local state of a domain's clients, or of one client."""
@@ -316,9 +337,7 @@ class DomainEvaluator:
         runner = self.runner
         statistics = nullcontext()
         if task.batch_statistics:
-            runner.model.train()  # layers that it leaves in eval mode never see a batch's
-            layers = (batchnorm_layers(runner.model)[name] for name in runner.batchnorm.layers)
-            statistics = batch_statistics([layer for layer in layers if layer.training])
+            statistics = batch_statistics(layers_by_batch(runner).values())
         load_model(runner, task.w, task.buffers)
         if task.tuning is not None:
             fine_tune(runner, task.client, *task.tuning)

@@ -62,9 +62,8 @@ def export(predictor: Predictor, kind: str, out: Path, size: tuple[int, int] | N
     if kind not in FORMATS:
         raise ConfigError(f"format: {kind!r} is unknown: use one of {', '.join(FORMATS)}")
     runner = predictor.runner
-    task = predictor.model()
-    if task.batch_statistics:
-        trained = DomainEvaluator(runner, []).trained(task.w, task.buffers)
+    if predictor.by_batch:
+        trained = DomainEvaluator(runner, []).trained(predictor.w, predictor.buffers)
         raise ConfigError(
             "domain: is missing: BatchNorm's statistics stay with the clients of this run: "
             f"choose a domain or client, such as {[*trained, 'a client'][0]}"
@@ -75,8 +74,8 @@ def export(predictor: Predictor, kind: str, out: Path, size: tuple[int, int] | N
             f"test_dataloader: its pipeline has {', '.join(sorted(others))}, but export supports "
             "resizing only: remove it (--cfg-options)"
         )
-    weights = run_state.state_dict(runner, task.w, task.buffers)
-    load_model(runner, task.w, task.buffers)
+    weights = run_state.state_dict(runner, predictor.w, predictor.buffers)
+    load_model(runner, predictor.w, predictor.buffers)
     mean, std = _normalization(predictor)
     if kind == "mmseg":
         return _write_mmseg(predictor, weights, mean, std, out)
@@ -93,10 +92,11 @@ def export(predictor: Predictor, kind: str, out: Path, size: tuple[int, int] | N
         "std": list(std),
         "classes": list(map(str, predictor.classes.names)),
         "palette": [list(color) for color in predictor.classes.palette],
-        "statistics": str(predictor),
+        "statistics": predictor.statistics,
     }
-    deployed = Deployed(runner.model, mean, std, size, task.w.dtype).to(task.w.device).eval()
-    images = torch.from_numpy(prepared)[None].to(task.w.device)
+    deployed = Deployed(runner.model, mean, std, size, predictor.w.dtype)
+    deployed = deployed.to(predictor.w.device).eval()
+    images = torch.from_numpy(prepared)[None].to(predictor.w.device)
     if kind == "torch":
         model = runner.cfg.model.to_dict()
         model = {key: value for key, value in model.items() if key not in PLACES["model"].keys}
@@ -114,23 +114,29 @@ def export(predictor: Predictor, kind: str, out: Path, size: tuple[int, int] | N
         return out
     with torch.no_grad():
         logits = deployed.logits(images)
-        write = _write_onnx if kind == "onnx" else _write_torchscript
-        written = write(deployed, images, out, facts)
-    _check_equal(logits, written, out)
+        convert = _onnx if kind == "onnx" else _torchscript
+        content, classes = convert(deployed, images, facts)
+    _check_equal(logits, classes, out)
+    with atomic_writer(out, "wb") as file:
+        file.write(content)
     return out
 
 
-def _write_torchscript(deployed: Deployed, images: Tensor, out: Path, facts: Any) -> Tensor:
+def _torchscript(deployed: Deployed, images: Tensor, facts: Any) -> tuple[bytes, Tensor]:
+    """The content of a TorchScript file, and the classes that it predicts."""
+    content = io.BytesIO()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of tracing: sizes are constants here, and are meant to be
         traced = torch.jit.trace(deployed, images, check_trace=False)
-    with atomic_writer(out, "wb") as file:
-        torch.jit.save(traced, file, _extra_files={FACTS: json.dumps(facts)})
+    torch.jit.save(traced, content, _extra_files={FACTS: json.dumps(facts)})
+    content.seek(0)
     with torch.jit.optimized_execution(False):
-        return torch.jit.load(str(out), map_location=images.device)(images)
+        classes = torch.jit.load(content, map_location=images.device)(images)
+    return content.getvalue(), classes
 
 
-def _write_onnx(deployed: Deployed, images: Tensor, out: Path, facts: Any) -> Tensor:
+def _onnx(deployed: Deployed, images: Tensor, facts: Any) -> tuple[bytes, Tensor]:
+    """The same of an ONNX file."""
     try:
         import onnx
         import onnxruntime
@@ -153,22 +159,22 @@ def _write_onnx(deployed: Deployed, images: Tensor, out: Path, facts: Any) -> Te
     model = onnx.load_from_string(made.getvalue())
     model.metadata_props.add(key=FACTS, value=json.dumps(facts))
     onnx.checker.check_model(model)
-    with atomic_writer(out, "wb") as file:
-        file.write(model.SerializeToString())
-    session = onnxruntime.InferenceSession(str(out), providers=["CPUExecutionProvider"])
-    return torch.from_numpy(session.run(None, {"images": images.cpu().numpy()})[0])
+    content = model.SerializeToString()
+    session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+    classes = session.run(None, {"images": images.cpu().numpy()})[0]
+    return content, torch.from_numpy(classes)
 
 
 def _check_equal(logits: Tensor, classes: Tensor, out: Path) -> None:
-    """Raise DataError unless the classes are those of the logits, but for ties."""
+    """Raise DataError unless a file to be has the classes of the logits, but for ties."""
     logits, classes = logits.detach().cpu().double(), classes.cpu()
     best = logits.max(1)
     taken = logits.gather(1, classes[:, None])[:, 0]
     wrong = (best.values - taken > TIE * logits.abs().max()) & (best.indices != classes)
     if wrong.any():
         raise DataError(
-            f"{out}: predicts other classes than the run's model in {int(wrong.sum())} of "
-            f"{wrong.numel()} places: use another format"
+            f"{out}: is not written: it would predict other classes than the run's model in "
+            f"{int(wrong.sum())} of {wrong.numel()} places: use another format"
         )
 
 

@@ -1,8 +1,7 @@
 """Predictions as files: label maps, pictures with a legend, a table of classes, videos."""
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from fedseg.runs.tables import csv_text
 VIDEOS = (".mp4", ".avi", ".mov", ".mkv", ".webm", ".m4v")
 FRAMES = 32  # of a video that are in memory
 Advance = Callable[[int], None]
+Row = tuple[str, int, str, float]  # file, class id, class, probability
 
 
 def find_images(paths: Sequence[str | Path]) -> dict[str, Path]:
@@ -64,55 +64,80 @@ def write_predictions(
 
     Images of folders that cannot be read are skipped with a warning.
     """
-    images = find_images(paths)
-    videos = {name: path for name, path in images.items() if path.suffix.lower() in VIDEOS}
-    given = {Path(path) for path in paths}
-    names = [name for name in images if name not in videos]
-    with ThreadPoolExecutor() as pool:  # decoders run beside each other
-        are_read = pool.map(lambda n: images[n] in given or _is_read(images[n]), names)
-        names = [name for name, is_read in zip(names, are_read, strict=True) if is_read]
-    if not names and not videos:
+    named = find_images(paths)
+    photos, videos = {}, {}
+    for name, path in named.items():
+        kind = videos if path.suffix.lower() in VIDEOS else photos
+        kind[name] = path
+    files, rows = _predict_photos(predictor, photos, paths, out, batch_size, advance)
+    if not files and not rows and not videos:
         raise DataError(f"{', '.join(map(str, paths))}: none of the images can be read")
-    files, rows, classes = [], [], predictor.classes
-    for prediction in predictor.predict([images[name] for name in names], batch_size):
-        name = names[prediction.index]
-        if predictor.maps:
-            image = pixels_of(images[name])
-            files += write_map(out, name, image, prediction.classes, classes)
-        else:
-            rows.append((prediction.index, _row(str(images[name]), prediction, classes)))
-        advance(1)
-    rows = [row for _, row in sorted(rows)]
     for name, path in videos.items():
-        with _Video(path, out / "pictures" / f"{name}.mp4") as video:
-            for first, frames in video.parts():
-                shown = {}
-                for prediction in predictor.predict(frames, batch_size):
-                    shown[prediction.index] = prediction
-                    advance(1)
-                for number, frame in enumerate(frames):
-                    prediction, at = shown[number], first + number
-                    if predictor.maps:
-                        files += write_map(
-                            out, f"{name}/{at:06d}", None, prediction.classes, classes
-                        )
-                        video.write(overlay(frame, prediction.classes, classes, everything=True))
-                    else:
-                        rows.append(_row(f"{path}#{at}", prediction, classes))
-            files += [video.out] * predictor.maps
+        more_files, more_rows = _predict_video(predictor, name, path, out, batch_size, advance)
+        files += more_files
+        rows += more_rows
     if rows:
         write_text(out / "predictions.csv", csv_text(("file", "id", "class", "probability"), rows))
         files.append(out / "predictions.csv")
     return files
 
 
-def _is_read(path: Path) -> bool:
-    try:
-        pixels_of(path)
-    except DataError as error:
+def _predict_photos(
+    predictor: Predictor,
+    photos: Mapping[str, Path],
+    paths: Sequence[str | Path],
+    out: Path,
+    batch_size: int | None,
+    advance: Advance,
+) -> tuple[list[Path], list[Row]]:
+    """Predict photographs by name: written files of class maps, or rows of classes."""
+    names, named_by_user = list(photos), {Path(path) for path in paths}
+
+    def skip_in_folder(index: int, error: DataError) -> None:
+        if photos[names[index]] in named_by_user:
+            raise error
         warnings.warn(f"skipped: {error}")  # noqa: B028
-        return False
-    return True
+
+    files: list[Path] = []
+    rows: dict[int, Row] = {}
+    for prediction in predictor.predict(list(photos.values()), batch_size, skip_in_folder):
+        name = names[prediction.index]
+        if predictor.maps:
+            files += write_map(out, name, prediction.image, prediction.classes, predictor.classes)
+        else:
+            rows[prediction.index] = _row(str(photos[name]), prediction, predictor.classes)
+        advance(1)
+    return files, [rows[index] for index in sorted(rows)]
+
+
+def _predict_video(
+    predictor: Predictor,
+    name: str,
+    path: Path,
+    out: Path,
+    batch_size: int | None,
+    advance: Advance,
+) -> tuple[list[Path], list[Row]]:
+    """The same of the frames of a video, with a video of the class maps over it."""
+    files: list[Path] = []
+    rows: list[Row] = []
+    with _Video(path, out / "pictures" / f"{name}.mp4") as video:
+        for first, frames in video.parts():
+            predictions = {}
+            for prediction in predictor.predict(frames, batch_size):
+                predictions[prediction.index] = prediction
+                advance(1)
+            for number, frame in enumerate(frames):
+                prediction, at = predictions[number], first + number
+                if predictor.maps:
+                    map_name, ids = f"{name}/{at:06d}", prediction.classes
+                    files += write_map(out, map_name, None, ids, predictor.classes)
+                    video.write(overlay(frame, ids, predictor.classes, everything=True))
+                else:
+                    rows.append(_row(f"{path}#{at}", prediction, predictor.classes))
+        if predictor.maps:
+            files.append(video.out)
+    return files, rows
 
 
 def write_test_predictions(
@@ -139,7 +164,7 @@ def write_test_predictions(
     return files
 
 
-def _row(file: str, prediction: Any, classes: Classes) -> tuple[Any, ...]:
+def _row(file: str, prediction: Any, classes: Classes) -> Row:
     id_ = int(prediction.classes)
     return file, id_, classes.names[id_], float(prediction.probabilities[id_])
 
@@ -147,9 +172,15 @@ def _row(file: str, prediction: Any, classes: Classes) -> tuple[Any, ...]:
 def write_map(
     out: Path, name: str, image: np.ndarray | None, ids: np.ndarray, classes: Classes
 ) -> list[Path]:
-    """``labels/<name>.png``: ids with a palette; ``pictures/<name>.png``: over the image."""
-    label = Image.fromarray(ids.astype(np.uint8))
-    label.putpalette(classes.table().tobytes())
+    """``labels/<name>.png``: ids with a palette; ``pictures/<name>.png``: over the image.
+
+    Of more than 256 classes the ids have 16 bits, and there is no palette.
+    """
+    if max(len(classes.names) - 1, ids.max()) > 255:
+        label = Image.fromarray(ids.astype(np.uint16))
+    else:
+        label = Image.fromarray(ids.astype(np.uint8))
+        label.putpalette(classes.table().tobytes())
     made = {out / "labels" / f"{name}.png": label}
     if image is not None:
         made[out / "pictures" / f"{name}.png"] = Image.fromarray(overlay(image, ids, classes))

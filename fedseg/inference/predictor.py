@@ -1,8 +1,10 @@
 """A run's model for images of any origin, prepared as the run's test images are."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -11,17 +13,20 @@ import numpy as np
 import torch
 from PIL import Image
 from pydantic import PositiveInt
+from torch import Tensor, nn
 from torch.utils.data import Dataset
 
+from fedseg.batchnorm import batch_statistics_where_defined
+from fedseg.cli import printable
 from fedseg.config.schema import check_value
-from fedseg.core.forward import forward
+from fedseg.core.forward import forward, prepare_batch
 from fedseg.datasets.arrays import ImageArrays, ShakespeareDataset
 from fedseg.datasets.images import read_image, read_size
 from fedseg.datasets.photos import PIPELINES, PhotoDataset
 from fedseg.datasets.segmentation import SegmentationDataset
 from fedseg.datasets.transforms import Pipeline
-from fedseg.errors import ConfigError, DataError, UserError
-from fedseg.evaluation.domains import DomainEvaluator, EvalTask, statistics_of
+from fedseg.errors import ConfigError, DataError
+from fedseg.evaluation.domains import DomainEvaluator, layers_by_batch, load_model
 from fedseg.evaluation.sets import EvaluationSet, build_evaluation_set
 from fedseg.files import own_path
 from fedseg.loaders.partitioned import balanced_batches
@@ -37,7 +42,6 @@ from fedseg.runs.schema import FILE_NAME, read_results_file
 
 # steps of a test pipeline after which an image still shows all of the photograph
 RESIZES = {"Resize", "ResizeInput", "ResizeLabel", "LongestMaxSize", "SmallestMaxSize"}
-STATISTICS = ("batch", "images")
 Pixels = str | Path | np.ndarray  # a file, or uint8 [H, W, 3], RGB
 
 
@@ -52,23 +56,23 @@ def pixels_of(image: Pixels) -> np.ndarray:
 
 
 class Photos(Dataset):
-    """Images without labels as samples; class maps get the size of the photograph.
+    """Photographs without labels as samples; class maps get the size of the photograph.
 
     Where the pipeline does more than resize, a map has the size of its label, as evaluation has it.
     """
 
     seeded, domains = True, None
 
-    def __init__(self, images: Sequence[Pixels], pipeline: Pipeline, maps: bool) -> None:
-        self.images, self.pipeline, self.maps = images, pipeline, maps
+    def __init__(self, photos: Sequence[np.ndarray], pipeline: Pipeline, maps: bool) -> None:
+        self.photos, self.pipeline, self.maps = photos, pipeline, maps
         self.resizes = {step["type"] for step in pipeline.steps} <= RESIZES
 
     def __len__(self) -> int:
-        return len(self.images)
+        return len(self.photos)
 
     def __getitem__(self, key: tuple[int, int]) -> dict[str, torch.Tensor]:
-        image = pixels_of(self.images[key[0]])
-        sample, label = {"image": image}, np.zeros(image.shape[:2], np.uint8)
+        photo = self.photos[key[0]]
+        sample, label = {"image": photo}, np.zeros(photo.shape[:2], np.uint8)
         made = self.pipeline.transform(key[1], **sample, **({"mask": label} if self.maps else {}))
         label = label if self.resizes else made.get("mask")
         inputs = torch.from_numpy(np.ascontiguousarray(made["image"].transpose(2, 0, 1)))
@@ -77,29 +81,77 @@ class Photos(Dataset):
 
 @dataclass(frozen=True)
 class Prediction:
-    """Of an image: its class map, or its class and the probability of each."""
+    """What a model predicts of an image."""
 
     index: int  # of the image
-    classes: np.ndarray  # int64 [H, W] or []
-    probabilities: np.ndarray | None = None  # float32 [C]
+    image: np.ndarray  # as displayed, uint8 [H, W, 3], RGB
+    classes: np.ndarray  # the class map, int64 [H, W], or the class, int64 []
+    probabilities: np.ndarray | None = None  # float32 [C], of each class, for classification
+
+
+def stop_at_damaged(index: int, error: DataError) -> None:
+    """Raise the error of an image that cannot be read."""
+    raise error
+
+
+def read_batches(
+    images: Sequence[Pixels],
+    plan: Sequence[Sequence[int]],
+    on_damaged: Callable[[int, DataError], None] = stop_at_damaged,
+) -> Iterator[tuple[list[int], list[np.ndarray]]]:
+    """(indices, images as displayed) of every batch; threads read the next one meanwhile.
+
+    Args:
+        images: files or pixels.
+        plan: indices of the images of every batch.
+        on_damaged: called with index and error of an image that cannot be read; it is left out.
+    """
+    with ThreadPoolExecutor() as pool:
+        next_batch: list[Any] = []
+        for indices in [*plan, []]:
+            batch = next_batch
+            next_batch = [(index, pool.submit(pixels_of, images[index])) for index in indices]
+            readable, photos = [], []
+            for index, reading in batch:
+                try:
+                    photos.append(reading.result())
+                    readable.append(index)
+                except DataError as error:
+                    on_damaged(index, error)
+            if readable:
+                yield readable, photos
 
 
 @dataclass
 class Predictor:
-    """A model that predicts images; see :func:`opened`."""
+    """A run's model that predicts images; see :func:`opened`. Threads may share it."""
 
     runner: FederatedRunner
     classes: Classes
     loader: Mapping[str, Any]  # the entry of test_dataloader whose preprocessing is used
     kind: type  # its data set's class
-    domain: str | None = None
-    statistics: str | None = None  # one of STATISTICS
+    domain: str | None  # whose clients' statistics BatchNorm uses
+    w: Tensor  # the parameters, flat
+    buffers: Tensor  # BatchNorm's statistics and other float buffers, flat
+    by_batch: Mapping[str, nn.Module]  # BatchNorm layers that use a batch's statistics, by name
+    has_means: bool  # whether ``buffers`` has the clients' mean statistics for these layers
+    # layers among them that saw one value a channel and used the mean statistics
+    used_means: set[str] = field(default_factory=set)
+    # the model holds one set of weights and modes at a time
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def __str__(self) -> str:
-        layers = self.runner.batchnorm is not None and self.runner.batchnorm.layers
-        told = "each batch" if layers else "the run"
-        told = "the images" if self.statistics == "images" else self.domain or told
-        return f"statistics of {told}"
+    @property
+    def statistics(self) -> str:
+        """The source of BatchNorm's statistics so far, in words."""
+        if self.domain is not None:
+            return f"BatchNorm statistics: of {self.domain}"
+        if not self.by_batch:
+            return "BatchNorm statistics: of the run"
+        text = "BatchNorm statistics: of each batch"
+        if self.used_means:
+            layers = ", ".join(sorted(self.used_means))
+            text += f"; the clients' mean in layers that saw one value a channel: {layers}"
+        return text
 
     @property
     def maps(self) -> bool:
@@ -119,86 +171,83 @@ class Predictor:
         dataset = self._set_of([image]).dataset
         return dataset[0 if isinstance(dataset, ImageArrays) else (0, 0)]["inputs"].numpy()
 
-    def model(self, test: EvaluationSet | None = None, batches: Any = None) -> EvalTask:
-        """The model as a task without samples; ``batches`` of ``test`` give it statistics."""
-        runner, policy = self.runner, self.runner.batchnorm
-        domains = DomainEvaluator(self.runner, [])
-        w, buffers = runner.evaluated_model()
-        if self.domain is not None:
-            return EvalTask([], *domains.model_of(self.domain, w, buffers))
-        w, buffers = domains.shared_model(w, buffers)
-        if self.statistics == "images" and test is not None:
-            pairs = (batch for _, batch in test.batches(batches, pin_memory=False))
-            buffers = statistics_of(runner.flat, pairs, w, buffers, runner.autocast)
-        by_batch = self.statistics == "batch" or (
-            self.statistics is None and policy and policy.layers
-        )
-        return EvalTask([], w, buffers, bool(by_batch))
-
     def predict(
-        self, images: Sequence[Pixels], batch_size: int | None = None
+        self,
+        images: Sequence[Pixels],
+        batch_size: int | None = None,
+        on_damaged: Callable[[int, DataError], None] = stop_at_damaged,
     ) -> Iterator[Prediction]:
         """Predict images, in batches of one size; the order is theirs only within a size.
 
         Args:
             images: files, or uint8 [H, W, 3] RGB.
             batch_size: default: that of the run's test images.
+            on_damaged: see :func:`read_batches`.
         """
-        try:
-            yield from self._predict(images, batch_size)
-        except (ValueError, ConfigError) as error:
-            if "more than 1 value per channel" not in str(error):  # after global pooling
-                raise
-            raise ConfigError(
-                "images: this network has no BatchNorm statistics of a single image: predict at "
-                "least two of one size together (--batch-size), or name a --domain"
-            ) from error
-
-    def _predict(self, images: Sequence[Pixels], batch_size: int | None) -> Iterator[Prediction]:
         check_value("batch_size", batch_size, PositiveInt | None)
-        if not len(images):
-            return
-        test, sizes = self._set_of(images), self._sizes(images)
+        plan = self._plan(images, batch_size or self.loader.get("batch_size", 1))
+        for indices, photos in read_batches(images, plan, on_damaged):
+            yield from self._predict_batch(indices, photos)
+
+    def _plan(self, images: Sequence[Pixels], batch_size: int) -> list[list[int]]:
+        """Batches of indices of images of one size."""
         groups: dict[Any, list[int]] = {}
-        for index, size in enumerate(sizes):
-            groups.setdefault(size, []).append(index)
-        most = batch_size or self.loader.get("batch_size", 1)
-        plan = [b for held in groups.values() for b in balanced_batches(np.array(held), most)]
-        task = self.model(test, plan)
-        task = EvalTask(plan, task.w, task.buffers, task.batch_statistics)
-        for indices, data, predictions in DomainEvaluator(self.runner, [test])._predict(test, task):
-            shares = [None] * len(indices)
-            if not self.maps:
-                with torch.no_grad(), self.runner.autocast():
-                    logits = forward(self.runner.model, {"inputs": data["inputs"]}, "tensor")
-                shares = logits.float().softmax(1).cpu().numpy()
-            for index, classes, share in zip(
-                indices, predictions.cpu().numpy(), shares, strict=True
-            ):
-                yield Prediction(index, classes, share)
+        for index, image in enumerate(images):
+            groups.setdefault(self._group(index, image), []).append(index)
+        plan: list[list[int]] = []
+        for indices in groups.values():
+            plan += balanced_batches(np.array(indices), batch_size)
+        return plan
 
-    def _sizes(self, images: Sequence[Pixels]) -> list[Any]:
+    def _group(self, index: int, image: Pixels) -> Any:
+        """What images of one batch have in common: class maps of one size."""
         if not self.maps:
-            return [None] * len(images)
-        sizes: list[Any] = []
-        for number, image in enumerate(images):
-            try:
-                of_file = not isinstance(image, np.ndarray)
-                sizes.append(read_size(str(image)) if of_file else image.shape[:2])
-            except Exception:  # a format that only its decoder knows: alone in its batch
-                sizes.append(number)
-        return sizes
+            return None
+        if isinstance(image, np.ndarray):
+            return image.shape[:2]
+        try:
+            return read_size(str(image))
+        except Exception:  # a format that only its decoder knows: alone in its batch
+            return index
 
-    def _set_of(self, images: Sequence[Pixels]) -> EvaluationSet:
-        """The images as a test set of the run's own kind."""
+    def _predict_batch(self, indices: list[int], photos: list[np.ndarray]) -> list[Prediction]:
+        test, runner = self._set_of(photos), self.runner
+        ((_, batch),) = test.batches([list(range(len(photos)))], pin_memory=False)
+        with self._lock, torch.no_grad():
+            load_model(runner, self.w, self.buffers)
+            data = prepare_batch(runner.model, batch, runner.flat.w.dtype, training=False)
+            with batch_statistics_where_defined(self.by_batch) as running, runner.autocast():
+                classes = forward(runner.model, data, "predict")
+                logits = None
+                if not self.maps:
+                    logits = forward(runner.model, {"inputs": data["inputs"]}, "tensor")
+            self._note_means(running)
+        probabilities: Any = [None] * len(photos)
+        if logits is not None:
+            probabilities = logits.float().softmax(1).cpu().numpy()
+        parts = zip(indices, photos, classes.cpu().numpy(), probabilities, strict=True)
+        return [Prediction(*part) for part in parts]
+
+    def _note_means(self, layers: set[str]) -> None:
+        """Note the layers that used the clients' means; ConfigError if there are none."""
+        if layers and not self.has_means:
+            raise ConfigError(
+                f"checkpoint: has no BatchNorm statistics of clients, and {min(layers)} sees one "
+                "value a channel of a single image: predict at least two images of one size "
+                "together (--batch-size 2), or name a checkpoint that the run wrote"
+            )
+        self.used_means |= layers
+
+    def _set_of(self, photos: Sequence[np.ndarray]) -> EvaluationSet:
+        """Photographs as a test set of the run's own kind."""
         loader = {key: self.loader[key] for key in ("type", "transforms") if key in self.loader}
         if issubclass(self.kind, ImageArrays) and self.kind is not ShakespeareDataset:
             height, width, channels = self.shape
-            pixels = [_resized(pixels_of(one), (width, height), channels) for one in images]
-            zeros = np.zeros(len(images), np.int64)
+            pixels = [_resized(photo, (width, height), channels) for photo in photos]
+            zeros = np.zeros(len(photos), np.int64)
             dataset: Any = ImageArrays(np.stack(pixels), zeros, self.classes.names)
         elif issubclass(self.kind, SegmentationDataset | PhotoDataset):
-            dataset = Photos(images, self.pipeline, self.maps)
+            dataset = Photos(photos, self.pipeline, self.maps)
         else:
             raise ConfigError(
                 f"test_dataloader: the preprocessing of {self.kind.__name__} cannot be applied to "
@@ -220,10 +269,10 @@ class Predictor:
     def test_images(self) -> Iterator[tuple[EvaluationSet, str, int, Any]]:
         """(set, view, sample index, prediction) of the run's test images, as evaluation has them.
 
-        Corrupted images are left out.
+        Corrupted images are left out. Nothing else is predicted meanwhile.
         """
-        if self.domain is not None or self.statistics is not None:
-            raise ConfigError("--domain and --statistics do not apply to the test images (-)")
+        if self.domain is not None:
+            raise ConfigError("domain: does not apply to the test images (-): leave it out")
         loop = build_evaluation(self.runner.cfg, "test", self.runner)
         evaluator, sets = loop.domains, [s for s in loop.sets if not hasattr(s.dataset, "groups")]
         evaluator.sets = sets
@@ -245,7 +294,6 @@ def opened(
     checkpoint: str | Path | None = None,
     *,
     domain: str | None = None,
-    statistics: str | None = None,
     device: str | None = None,
     amp: bool | None = None,
     options: Options = (),
@@ -256,17 +304,15 @@ def opened(
     Args:
         folder: the work dir of the run.
         checkpoint: default: the newest; of its two models the averaged one, if it has one.
-        domain: BatchNorm takes the statistics of this domain's clients, or of this client.
-        statistics: ``batch``: those of each batch, the default where they stay with the clients;
-            ``images``: averages over all images that are predicted.
+        domain: BatchNorm uses the statistics of this domain's clients, or of this client. Default:
+            the run's; those of each batch where they stay with the clients, and in a layer that
+            sees one value a channel (of a single image) the mean of all clients.
         device: such as ``cuda``; default: the run's, if there is one.
         amp: predict in bfloat16; default: as in the run.
         options: overrides of config fields.
         trust: modules whose classes the run's recorded config may name.
     """
     folder = Path(folder)
-    if statistics is not None and (domain is not None or statistics not in STATISTICS):
-        raise ConfigError(f"statistics: must be one of {', '.join(STATISTICS)}, without domain")
     path = Path(checkpoint) if checkpoint else newest_checkpoint(folder)[1]
     payload = load_checkpoint(path)
     options = [options] if isinstance(options, str | Mapping) else [*options]
@@ -276,11 +322,12 @@ def opened(
         runner = FederatedRunner.from_cfg(cfg)
         with logs.closing_log(runner.logger):
             runner.open_checkpoint(path, payload)
-            yield _predictor(runner, folder, domain, statistics)
+            classes = _read_classes(folder, payload, cfg.model.get("num_classes"))
+            yield _predictor(runner, folder, classes, domain)
 
 
 def _predictor(
-    runner: FederatedRunner, folder: Path, domain: str | None, statistics: str | None
+    runner: FederatedRunner, folder: Path, classes: Classes, domain: str | None
 ) -> Predictor:
     loaders = runner.cfg.test_dataloader or {}
     usual = [one for one in loaders.values() if one and one.get("type") != "CorruptedData"]
@@ -288,26 +335,44 @@ def _predictor(
         raise ConfigError(
             f"{folder}: the run has no test_dataloader, which defines how images are preprocessed"
         )
-    kind = find_class(DATASETS, usual[0]["dataset"], "test_dataloader")
-    layers = runner.batchnorm.layers if runner.batchnorm is not None else ()
-    if statistics == "batch" and not layers:
-        raise ConfigError("statistics: this run averages BatchNorm's statistics: leave 'batch' out")
-    loader = usual[0].to_dict()
-    classes = _classes(kind, loader, folder, runner.cfg.model.get("num_classes"))
-    return Predictor(runner, classes, loader, kind, domain, statistics)
+    evaluator = DomainEvaluator(runner, [])
+    w, buffers = runner.evaluated_model()
+    by_batch: Mapping[str, nn.Module] = {}
+    has_means = False
+    if domain is not None:
+        w, buffers = evaluator.model_of(domain, w, buffers)
+    else:
+        by_batch = layers_by_batch(runner)
+        mean = evaluator.mean_model(w, buffers)
+        if mean is not None:
+            (w, buffers), has_means = mean, True
+    return Predictor(
+        runner=runner,
+        classes=classes,
+        loader=usual[0].to_dict(),
+        kind=find_class(DATASETS, usual[0]["dataset"], "test_dataloader"),
+        domain=domain,
+        w=w.clone(),
+        buffers=buffers.clone(),
+        by_batch=by_batch,
+        has_means=has_means,
+    )
 
 
-def _classes(kind: type, loader: Mapping[str, Any], folder: Path, count: int | None) -> Classes:
-    """Names and colors: of the data set's class, of its files, of the results, or numbers."""
-    names, palette = getattr(kind, "classes", None), getattr(kind, "palette", None)
-    if not isinstance(names, tuple):
-        try:
-            dataset = build(DATASETS, loader["dataset"], "test_dataloader.dataset")
-            return read_classes(dataset.metainfo)
-        except UserError:  # it is not there: images are predicted without it
-            names = None
-    if names is None and (folder / FILE_NAME).is_file():
-        for entry in read_results_file(own_path(folder, FILE_NAME)).final.values():
-            names = names or entry.get("IoU") or entry.get("accuracy_by_class")
-    meta = {"classes": list(names) if names else [str(i) for i in range(count or 256)]}
-    return read_classes(meta if palette is None else {**meta, "palette": palette})
+def _read_classes(folder: Path, checkpoint: Mapping[str, Any], count: int | None) -> Classes:
+    """Names of the results, else of the checkpoint, which has the colors; else numbers and hues."""
+    meta = dict((checkpoint.get("meta") or {}).get("dataset_meta") or {})
+    names = _names_in_results(folder) or meta.get("classes") or map(str, range(count or 256))
+    meta["classes"] = [printable(str(name)) for name in names]
+    return read_classes(meta)
+
+
+def _names_in_results(folder: Path) -> list[str]:
+    """The classes that a finished run was tested on; empty where its metrics do not name them."""
+    if not (folder / FILE_NAME).is_file():
+        return []
+    for metrics in read_results_file(own_path(folder, FILE_NAME)).final.values():
+        by_class = metrics.get("IoU") or metrics.get("accuracy_by_class")
+        if by_class:
+            return list(by_class)
+    return []

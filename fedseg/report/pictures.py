@@ -42,8 +42,8 @@ class Classes:
     ignore_index: int = 255  # does not count in the truth
 
     def table(self) -> np.ndarray:
-        """The color of every id, uint8 [256, 3]; ids without a class are black."""
-        table = np.zeros((256, 3), np.uint8)
+        """The color of every id, uint8 [256 or more, 3]; ids without a class are black."""
+        table = np.zeros((max(256, len(self.palette)), 3), np.uint8)
         table[: len(self.palette)] = self.palette
         table[self.ignore_index] = 0
         return table
@@ -64,7 +64,8 @@ def image_miou(truth: np.ndarray, prediction: np.ndarray, ignore_index: int = 25
     """mIoU of one image in percent, over the classes in its truth; None if it has no label."""
     if (truth == ignore_index).all():
         return None
-    metric = IoUMetric(256, ignore_index)
+    largest = int(max(truth.max(), prediction.max()))
+    metric = IoUMetric(max(256, largest + 1), ignore_index)
     labels, predicted = (torch.from_numpy(a[None].copy()) for a in (truth, prediction))
     metric.process({"data_samples": labels}, predicted)
     return metric.evaluate(1)["mIoU"]

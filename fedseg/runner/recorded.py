@@ -5,10 +5,12 @@ only what an evaluation needs is built, and only classes by names that the suite
 """
 
 import copy
+import functools
 import re
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -49,6 +51,7 @@ LIBRARIES = (
     *("BiSeNetV2", "MixVisionTransformer", "TIMMBackbone", "OhemCrossEntropy"),
 )
 DOMAIN = re.compile(r"\w[\w.-]*")  # it names a folder of pictures
+_CLOSED: ContextVar[bool] = ContextVar("registries are closed", default=False)
 
 
 @contextmanager
@@ -160,21 +163,30 @@ def closed_registries() -> Iterator[None]:
     """Within it, registries give what is registered by its name, and import nothing for it.
 
     MMEngine's take any name with or without dots for an import path, wherever it stands: a layer of
-    a library asks for ``norm_layer`` or ``padding_mode`` in this way.
+    a library asks for ``norm_layer`` or ``padding_mode`` in this way. Other threads do not notice.
     """
-    get, from_string = Registry.get, registry_module.get_object_from_string
-
-    def closed(self: Registry, key: str) -> Any:
-        if isinstance(key, str) and "." in key:
-            raise ConfigError(f"{key!r} is an import path: a recorded config has names only")
-        return get(self, key)
-
-    Registry.get = closed
-    registry_module.get_object_from_string = lambda name: None
+    _make_registries_closable()
+    before = _CLOSED.set(True)
     try:
         yield
     finally:
-        Registry.get, registry_module.get_object_from_string = get, from_string
+        _CLOSED.reset(before)
+
+
+@functools.cache
+def _make_registries_closable() -> None:
+    get, from_string = Registry.get, registry_module.get_object_from_string
+
+    def get_registered(self: Registry, key: str) -> Any:
+        if _CLOSED.get() and isinstance(key, str) and "." in key:
+            raise ConfigError(f"{key!r} is an import path: a recorded config has names only")
+        return get(self, key)
+
+    def import_if_open(name: str) -> Any:
+        return None if _CLOSED.get() else from_string(name)
+
+    Registry.get = get_registered
+    registry_module.get_object_from_string = import_if_open
 
 
 def _allowed_names(trusted: Collection[str]) -> set[str]:

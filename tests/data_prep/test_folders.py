@@ -14,6 +14,7 @@ from fedseg.data_prep.classes import read_classes
 from fedseg.data_prep.polygons import draw_polygons
 from fedseg.datasets import ListedDataset
 from fedseg.errors import DataError
+from fedseg.inference.predictor import opened
 from fedseg.partition import read_split
 from fedseg.runs.schema import read_results
 
@@ -66,6 +67,10 @@ def test_from_a_folder_to_predictions_in_three_commands(voc, tmp_path, run_tool,
     Image.new("RGB", (51, 33), (0, 80, 0)).save("photo.jpg")
     code, out, error = run_tool("predict", "run", "photo.jpg", "--out", "predictions")
     assert code == 0 and Image.open("predictions/labels/photo.png").size == (51, 33), error
+    voc.rename("moved")
+    with opened("run") as predictor:  # what legends and exported files say
+        assert predictor.classes.names == ["_background_", "cat", "dog"]
+        assert predictor.classes.palette == COLORS
 
 
 def test_a_second_run_changes_nothing_and_another_split_is_refused(voc, prepare):

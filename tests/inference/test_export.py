@@ -2,27 +2,22 @@
 
 import json
 import runpy
-import warnings
 
 import cv2
 import numpy as np
 import pytest
 import torch
-from mmengine.config import Config
-from mmengine.registry import init_default_scope
 from mmseg.apis import inference_model, init_model
 from PIL import Image
+from untrained import write_run
 
 import fedseg
 import fedseg.api
 from fedseg.batchnorm import batchnorm_layers
-from fedseg.config.methods import compose, setting_file
-from fedseg.errors import ConfigError
-from fedseg.files import write_text
-from fedseg.runner.build import build_model, build_vectors
-from fedseg.runner.checkpoint import save_checkpoint
-from fedseg.runner.config import complete_config
-from fedseg.runs.config import config_json
+from fedseg.core.flat import FlatModel
+from fedseg.datasets.scenes import IDDADataset
+from fedseg.errors import ConfigError, DataError
+from fedseg.inference.export import Deployed
 
 INPUT, SIZE = (64, 64), (40, 50)
 METHODS = {"bisenet": [], "deeplab": ["deeplabv3plus"], "segformer": ["segformer"]}
@@ -32,35 +27,31 @@ METHODS = {"bisenet": [], "deeplab": ["deeplabv3plus"], "segformer": ["segformer
 def untrained(request, photograph, tmp_path_factory):
     """A run at rest whose model never trained; its data are not there."""
     folder = tmp_path_factory.mktemp(request.param)
-    name = "demo_shapes" if request.param == "cnn" else "idda_rainy"
-    config = compose(setting_file(name), METHODS.get(request.param, []))
-    if request.param != "cnn":
-        steps = [{"type": "ResizeInput", "size": INPUT, "antialias": request.param == "deeplab"}]
-        for test in (*config.val_dataloader.values(), *config.test_dataloader.values()):
-            test.update(num_workers=0)
-            test.dataset["pipeline"] = steps
-    config.train_cfg["amp"] = False
-    cfg = complete_config(Config({**config.to_dict(), "work_dir": str(folder), "device": "cpu"}))
-    init_default_scope("fedseg")  # mmseg's init_model leaves its own
-    torch.manual_seed(0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        flat = build_vectors(build_model(cfg), cfg)
-    if request.param != "cnn":  # statistics of images, or the signal would be lost on its way
-        for layer in batchnorm_layers(flat.model).values():
-            layer.momentum = 1.0
-        pixels = np.array(Image.open(photograph).resize(INPUT[::-1])).transpose(2, 0, 1)
-        images = torch.tensor(pixels)[None] / 127.5 - 1
-        flat.model.train()(torch.cat([images, -images]), mode="tensor")
-        conv = flat.model.network.decode_head.conv_seg
-        if conv.out_channels == 16:  # or one class would be everywhere
-            logits = flat.model.eval()(images, mode="tensor")
-            conv.bias.data -= logits.mean((0, 2, 3)).detach()
-    write_text(folder / "config.json", config_json(cfg.to_dict()))
-    payload = {"state_dict": flat.state_dict(flat.w, flat.buffers), "round": 1, "history": []}
-    save_checkpoint(folder / "checkpoints" / "round_000001.pth", payload)
+    if request.param == "cnn":
+        write_run(folder, "demo_shapes", classes=[f"shape {number}" for number in range(10)])
+    else:
+        resize = {"type": "ResizeInput", "size": INPUT, "antialias": request.param == "deeplab"}
+
+        def see_images(flat: FlatModel) -> None:
+            take_statistics(flat.model, photograph)
+
+        methods = METHODS[request.param]
+        write_run(folder, "idda_rainy", methods, resize, see_images, IDDADataset.classes)
     (expected,) = fedseg.api.Run(folder, None, ()).predict([photograph])
     return folder, expected
+
+
+def take_statistics(model, photograph) -> None:
+    """Give a random model statistics of images, or the signal would be lost on its way."""
+    for layer in batchnorm_layers(model).values():
+        layer.momentum = 1.0
+    pixels = np.array(Image.open(photograph).resize(INPUT[::-1])).transpose(2, 0, 1)
+    images = torch.tensor(pixels)[None] / 127.5 - 1
+    model.train()(torch.cat([images, -images]), mode="tensor")
+    conv = model.network.decode_head.conv_seg
+    if conv.out_channels == 16:  # or one class would be everywhere
+        logits = model.eval()(images, mode="tensor")
+        conv.bias.data -= logits.mean((0, 2, 3)).detach()
 
 
 @pytest.fixture(scope="module")
@@ -130,3 +121,20 @@ def test_statistics_of_clients_are_asked_for(small_run, tmp_path):
         fedseg.export(small_run, "onxx", domain="T01_CN_A", **options)
     with pytest.raises(ConfigError, match=r"torch cannot export .* module small_network: use"):
         fedseg.export(small_run, "torch", domain="T01_CN_A", **options)
+
+
+@pytest.mark.parametrize("untrained", ["cnn"], indirect=True)
+@pytest.mark.parametrize("kind", ["torchscript", "onnx"])
+def test_a_file_stays_where_the_new_one_would_predict_other_classes(
+    untrained, kind, tmp_path, monkeypatch
+):
+    (run, _), out = untrained, tmp_path / "model"
+    out.write_bytes(b"a good file")
+
+    def other_classes(self: Deployed, images: torch.Tensor) -> torch.Tensor:
+        return self.logits(images).argmin(1)
+
+    monkeypatch.setattr(Deployed, "forward", other_classes)
+    with pytest.raises(DataError, match="is not written: it would predict other classes"):
+        fedseg.export(run, kind, out=out, size=SIZE)
+    assert out.read_bytes() == b"a good file" and list(tmp_path.iterdir()) == [out]
