@@ -39,7 +39,7 @@ def gram_matrix(diagonals: np.ndarray) -> np.ndarray:
 
 
 def hessian_differences(gram: np.ndarray) -> dict[str, Estimate]:
-    """H_N and H_D of FedAlign (Mendieta et al., CVPR 2022, section 3.4), over pairs of clients.
+    """H_N and H_D of FedAlign (Mendieta et al., CVPR 2022, section 3.3), over pairs of clients.
 
     H_N is the mean of ``(||d_k|| - ||d_j||)^2``, H_D that of the cosine of d_k and d_j, where d_k
     is the diagonal of client k's Hessian at the global model. With several independent estimates

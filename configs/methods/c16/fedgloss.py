@@ -1,0 +1,2 @@
+# CIFAR's schedule of the radius is longer than these runs: none here.
+_base_ = "../fedgloss.py"
