@@ -149,7 +149,9 @@ MODELS = _child(
         ),
         "models.cnn": "CNN MNISTCNN FEMNISTCNN",
         "models.encoders": "TimmClassifier TimmSegmentation",
-        "models.losses": "CrossEntropy OHEMCrossEntropy Focal Dice LovaszSoftmax",
+        "models.losses": (
+            "CrossEntropy OHEMCrossEntropy OhemCrossEntropy Focal Dice LovaszSoftmax"
+        ),
         "models.lstm": "CharLSTM",
         "models.mobilenet": "MobileNetV2GN",
         "models.preprocessor": "ImagePreprocessor",

@@ -1,6 +1,9 @@
-"""Bytes, durations and memory, measured and written for people."""
+"""Bytes, durations and memory, measured and written for people; shares of a number."""
 
+import math
 import sys
+
+DIGITS = 6  # of a product of a share and a number; what is beyond them is rounding
 
 
 def format_bytes(count: float) -> str:
@@ -17,6 +20,16 @@ def format_duration(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}"
+
+
+def floor_share(share: float, count: int) -> int:
+    """``share * count`` rounded down: 29 for 0.29 of 100, whose float product is below 29."""
+    return math.floor(round(share * count, DIGITS))
+
+
+def ceil_share(share: float, count: int) -> int:
+    """``share * count`` rounded up: 7 for 0.07 of 100, whose float product is above 7."""
+    return math.ceil(round(share * count, DIGITS))
 
 
 def peak_memory() -> int | None:

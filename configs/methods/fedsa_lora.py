@@ -1,5 +1,7 @@
-# FedSA-LoRA, Guo et al., ICLR 2025: A is averaged, B stays with the client.
+# FedSA-LoRA, Guo et al., ICLR 2025: A is averaged, B stays with the client. The paper's figures
+# are those of the clients' own models, the personal view.
 slot = ("adapter", "personal")
 
 model = dict(lora=dict(r=8, alpha=16))
 personal = "*.lora_B"
+val_cfg = dict(views=["by_domain", "personal"])

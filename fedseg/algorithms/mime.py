@@ -70,7 +70,7 @@ class MIMELite(Algorithm):
     def new_momentum(self, server: Server, updates: Aggregate) -> torch.Tensor:
         """``(1-b) c + b m`` with ``c = mean_S`` of the full-batch gradients."""
         c = updates.uniform_mean("gradient")
-        return c.mul_(1 - self.momentum).add_(server.state["m"], alpha=self.momentum)
+        return c.mul(1 - self.momentum).add(server.state["m"], alpha=self.momentum)
 
     def step(self, server: Server, updates: Aggregate) -> None:
         """``m <- (1-b) c + b m`` and ``w <- ServerOpt(w, mean_S (w - w_k))``."""

@@ -20,6 +20,7 @@ from fedseg.core.messages import ClientResult
 from fedseg.core.server import Aggregate, accumulation_dtype
 from fedseg.errors import ConfigError
 from fedseg.registry import AGGREGATES
+from fedseg.units import floor_share
 
 BelowHalf = Annotated[float, Interval(ge=0, lt=0.5)]
 
@@ -73,7 +74,8 @@ class RobustAggregate(Aggregate):
             self._combined[name] = combined
         return self._combined[name]
 
-    uniform_mean = mean
+    def uniform_mean(self, name: str = "delta") -> Tensor:
+        return self.mean(name).clone()  # unlike the mean it is the caller's to change
 
     def weighted_sum(self, name: str, weighting: str) -> Tensor:
         return self.mean(name) * self.weights[weighting]
@@ -100,7 +102,7 @@ class TrimmedMean(RobustRule):
         self.share = share
 
     def combine(self, vectors: Tensor, deltas: Tensor) -> Tensor:
-        cut = int(self.share * len(vectors))
+        cut = floor_share(self.share, len(vectors))
         return vectors.sort(dim=0).values[cut : len(vectors) - cut].mean(dim=0)
 
 
@@ -117,7 +119,7 @@ class Krum(RobustRule):
         self.share, self._told = share, False
 
     def combine(self, vectors: Tensor, deltas: Tensor) -> Tensor:
-        bad = int(self.share * len(deltas))
+        bad = floor_share(self.share, len(deltas))
         if len(deltas) < 2 * bad + 3 and not self._told:
             self._told = True
             print_log(

@@ -7,8 +7,6 @@ few rounds it is replaced by the global model, from some round on by the mean of
 of these rounds (SWA). It runs in eval mode, and its BatchNorm normalizes by the batch.
 """
 
-import math
-
 import torch
 from pydantic import NonNegativeInt, PositiveInt
 from torch import Tensor
@@ -26,6 +24,7 @@ from fedseg.models.losses import CrossEntropy, OHEMCrossEntropy
 from fedseg.models.segmentor import Segmentor
 from fedseg.names import ERASED
 from fedseg.registry import LOCAL_LOSSES
+from fedseg.units import ceil_share
 
 TEACHER, COUNT = "teacher", "teacher_models"
 
@@ -106,7 +105,7 @@ def confident(logits: Tensor, erased: Tensor, threshold: float, share: float) ->
     for image, chosen, guess, where in zip(best, counts, classes, erased, strict=True):
         for class_ in guess[where].unique():
             pixels = where & (guess == class_)
-            most = math.ceil(share * int(pixels.sum()))
+            most = ceil_share(share, int(pixels.sum()))
             if most:
                 chosen |= pixels & (image >= image[pixels].topk(most).values[-1])
     return torch.where(counts & erased, classes, -1)

@@ -28,6 +28,7 @@ from fedseg.datasets.images import read_image
 from fedseg.datasets.transforms import SEED_MASK
 from fedseg.errors import ConfigError
 from fedseg.registry import DATASETS, TRANSFORMS, build
+from fedseg.units import floor_share
 
 # Keys of the random streams, apart from the pipeline's (which is 0) under the same seed.
 STYLE_STREAM, BANK_STREAM = 1, 2
@@ -212,7 +213,8 @@ class CFSIStyle(StyleTransfer):
     def _spectrum(self, image: np.ndarray) -> np.ndarray:
         """Fourier coefficients per pixel, complex64; the other half is the complex conjugate."""
         height, width = image.shape[:2]
-        h, w = int(self.window * height), int(self.window * width)
+        h = floor_share(self.window, height)
+        w = floor_share(self.window, width)
         # rows first: nearly all columns of that are not needed, and are not transformed further
         half = rfft(image.astype(np.float32), axis=1)[:, : w + 1]
         return fft(half, axis=0)[np.arange(-h, h + 1)] / np.float32(height * width)

@@ -7,7 +7,6 @@ Averaging Improves Generalization in Heterogeneous Federated Learning", ICCV Wor
 equation 4.
 """
 
-import math
 import re
 from typing import Annotated, Any, Literal
 
@@ -23,6 +22,7 @@ from fedseg.core.hook import FederatedHook, Run
 from fedseg.core.server import accumulation_dtype
 from fedseg.errors import ConfigError
 from fedseg.registry import HOOKS
+from fedseg.units import ceil_share
 
 Start = NonNegativeInt | Annotated[float, Interval(ge=0, le=1)]
 
@@ -71,7 +71,7 @@ class ModelAverage(FederatedHook):
     def first_round(self, max_rounds: int) -> int:
         """The first round of the average, in a run of so many rounds."""
         if isinstance(self.start, float):
-            return max(1, math.ceil(round(self.start * max_rounds, 6)))
+            return max(1, ceil_share(self.start, max_rounds))
         return self.start
 
     def has_begun(self, round_: int, max_rounds: int) -> bool:

@@ -12,12 +12,14 @@ import math
 import numpy as np
 import torch
 import torch.nn.functional as F
+from pydantic import PositiveInt
 from torch import Tensor, nn
 
-from fedseg.config.schema import NonNegative, PositiveShare
+from fedseg.config.schema import NonNegative, PositiveShare, Share
 from fedseg.errors import DataError
 from fedseg.names import ERASED
 from fedseg.registry import MODELS
+from fedseg.units import floor_share
 
 # Base-2 logits below this would make a sum of exp2 lose precision (float32 ends at 2^-126).
 LOWEST_EXPONENT = -100.0
@@ -130,7 +132,7 @@ class CrossEntropy(PixelLoss):
 class OHEMCrossEntropy(PixelLoss):
     """Online hard example mining: the mean of each image's highest pixel losses, then over images.
 
-    Of an image the ``int(ratio * H * W)`` pixels with the highest loss count (at least one);
+    Of an image the ``floor(ratio H W)`` pixels with the highest loss count (at least one);
     ignored pixels have loss zero and can be among them. FedDrive (Fantauzzo et al., IROS 2022)
     trains with ratio 0.25. Pixels that tie at the threshold share what is left of the weight.
 
@@ -147,7 +149,7 @@ class OHEMCrossEntropy(PixelLoss):
         return len(labels)  # the mean is over images
 
     def num_hard(self, num_pixels: int) -> int:
-        return max(1, int(self.ratio * num_pixels))
+        return max(1, floor_share(self.ratio, num_pixels))
 
     def reduce(self, losses: Tensor, valid: Tensor) -> Tensor:
         k = self.num_hard(losses.shape[1])
@@ -208,6 +210,47 @@ class Focal(PixelLoss):
         inner = self.gamma * wrong.clamp(min=1e-30) ** (self.gamma - 1) * torch.exp(-losses)
         weights = (inner * losses + wrong**self.gamma) / count
         return (wrong**self.gamma * losses).sum(1) / count, weights
+
+
+@MODELS.register_module()
+class OhemCrossEntropy(nn.Module):
+    """MMSegmentation's hard examples: the pixels of a batch whose class has a low probability.
+
+    The mean cross-entropy of the labeled pixels with a probability below a threshold: ``thres``, or
+    the probability of the pixel at position ``min_kept`` (from 0, ascending), if that is higher.
+    0 with a zero gradient where no pixel counts; MMSegmentation's own loss has no gradient there.
+
+    Args:
+        thres: lowest threshold.
+        min_kept: pixels of a batch that count at least, if it has more labeled ones.
+        ignore_index: label of pixels without a loss.
+    """
+
+    def __init__(
+        self, thres: Share = 0.7, min_kept: PositiveInt = 100_000, ignore_index: int = 255
+    ) -> None:
+        super().__init__()
+        self.thres, self.min_kept, self.ignore_index = thres, min_kept, ignore_index
+
+    def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Scalar loss, at least float32: logits [B, C, H, W], labels [B, H, W]."""
+        with torch.autocast(logits.device.type, enabled=False):
+            logits = logits.to(compute_dtype(logits))
+            labels = labels.long()
+            losses = F.cross_entropy(
+                logits, labels, ignore_index=self.ignore_index, reduction="none"
+            ).flatten()
+            with torch.no_grad():
+                labeled = (labels != self.ignore_index).flatten()
+                hard = self._hard(torch.exp(-losses), labeled)
+            return (losses * hard).sum() / hard.sum().clamp(min=1)
+
+    def _hard(self, probabilities: Tensor, labeled: Tensor) -> Tensor:
+        """Mask over the pixels that count, bool [pixels]."""
+        ordered = probabilities.masked_fill(~labeled, 2).sort().values  # unlabeled ones at the end
+        position = (labeled.sum() - 1).clamp(min=0, max=self.min_kept)
+        threshold = ordered.index_select(0, position.view(1)).clamp(min=self.thres)
+        return labeled & (probabilities < threshold)
 
 
 class RegionLoss(nn.Module):

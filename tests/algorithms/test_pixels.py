@@ -109,6 +109,13 @@ def test_anchors_are_as_many_of_each_class():
     assert torch.bincount(labels[chosen]).tolist() == [3, 0, 20, 0, 0, 20]
 
 
+def test_the_share_of_confident_pixels_is_exact():
+    """7 of 100 pixels; 0.07 * 100 as a float product is 7.000000000000001."""
+    logits = torch.stack([torch.linspace(1, 2, 100), torch.zeros(100)]).view(1, 2, 10, 10)
+    found = confident(logits, torch.ones(1, 10, 10, dtype=torch.bool), 1.0, 0.07)
+    assert (found == 0).sum() == 7 and (found == -1).sum() == 93
+
+
 @pytest.mark.parametrize(("threshold", "share"), [(0.9, 0.66), (0.4, 0.0), (1.0, 0.5)])
 def test_confident_pixels_equal_their_transcription(threshold, share):
     generator = torch.Generator().manual_seed(1)

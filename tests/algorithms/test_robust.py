@@ -11,7 +11,7 @@ import toyseg
 from toyquad import fixed, local_steps, trace
 
 from fedseg.algorithms import FedAvg
-from fedseg.algorithms.robust import Krum, RobustAggregate
+from fedseg.algorithms.robust import CoordinateMedian, Krum, RobustAggregate, TrimmedMean
 from fedseg.core.messages import ClientResult, Task, Update
 from fedseg.core.server import Aggregate
 from fedseg.engine import executor
@@ -93,6 +93,18 @@ def test_rules(tmp_path, monkeypatch, name, workers):
     assert norms == pytest.approx(np.linalg.norm(np.diff(trace(config), axis=0), axis=1))
 
 
+def test_a_share_is_that_of_the_participants():
+    """29 of 100 are cut at each end, whatever 0.29 * 100 is as a float product."""
+    values = torch.arange(100.0, dtype=torch.float64)[:, None] ** 3
+    trimmed_mean = TrimmedMean(share=0.29).combine(values, values)
+    assert trimmed_mean.item() == pytest.approx(values[29:71].mean().item(), rel=1e-14)
+    drawn = torch.randn(100, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    distances = (drawn - drawn.T).square().sort(dim=1).values
+    scores = {bad: distances[:, 1 : 1 + 100 - bad - 2].sum(dim=1) for bad in (28, 29)}
+    chosen = {bad: drawn[score.argmin()].item() for bad, score in scores.items()}
+    assert Krum(share=0.29).combine(drawn, drawn).item() == chosen[29] != chosen[28]
+
+
 def test_scaffold_without_trimming_is_scaffold(tmp_path):
     """Its sums over the clients are those of the rule, times their number."""
     changes = {"client_sampler": fixed(*PLAN)}
@@ -148,6 +160,17 @@ def test_label_swap(names, classes, swapped):
     assert seen[0].tolist() == swapped
     assert seen[1].argmax(1).tolist() == swapped[:3]
     assert seen[2] is labels
+
+
+@pytest.mark.parametrize("rule", [CoordinateMedian(), TrimmedMean(), Krum()], ids=repr)
+def test_a_mean_is_the_callers_to_change(rule):
+    total = RobustAggregate(rule, ("samples", "uniform"))
+    for number in range(5):
+        update = Update({"delta": torch.full((3,), float(number))})
+        total.add(ClientResult(Task(1, 0, number, "a", 2, 1, {}), update, torch.ones(1), {}, {}, 0))
+    expected = total.mean("delta").clone()
+    total.uniform_mean("delta").mul_(7)
+    assert torch.equal(total.mean("delta"), expected)
 
 
 def test_krum_of_too_few_warns_once(tmp_path):

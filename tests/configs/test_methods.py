@@ -127,6 +127,19 @@ def test_every_method_is_known(slots):
     assert set(itertools.chain(*slots.values())) == set(SLOTS)
 
 
+def test_clients_with_a_model_of_their_own_are_tested_with_it(load, slots):
+    """What a method keeps on the clients counts in a view: as trained, or after fine-tuning."""
+    tested = set()
+    for setting, method in itertools.product(("cifar10_a005", "demo_weather"), slots):
+        if not composes(load, setting, method):
+            continue
+        config = load(setting, method)
+        if config.get("personal") or method == "ditto":
+            assert {"personal", "fine_tuned"} & {*config.val_cfg.views}, method
+            tested.add(method)
+    assert {"fedper", "lg_fedavg", "fedrep", "fedbabu", "ditto", "fedsa_lora"} <= tested
+
+
 def test_every_method_in_every_setting_works_or_is_refused_with_both_names(load, slots):
     refused = set()
     for number, (setting, method) in enumerate(itertools.product(SETTINGS, slots)):

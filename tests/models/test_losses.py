@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from mmseg.models.losses import OhemCrossEntropy as MMSegmentationOhem
 
 from fedseg.errors import DataError
 from fedseg.models import CrossEntropy, OHEMCrossEntropy
-from fedseg.models.losses import Dice, Focal, LovaszSoftmax
+from fedseg.models.losses import Dice, Focal, LovaszSoftmax, OhemCrossEntropy
 
 IGNORE = 255
 LOSSES = (OHEMCrossEntropy(0.25), CrossEntropy())
@@ -72,8 +73,13 @@ def test_logits_of_the_labels_size_are_not_resized(loss, size):
         assert torch.equal(logits, before)
 
 
+def test_the_share_of_hard_pixels_is_exact():
+    """0.29 * 100 as a float product is 28.999999999999996."""
+    assert OHEMCrossEntropy(0.29).num_hard(100) == 29
+
+
 def test_ohem_counts_ignored_pixels_as_zeros():
-    """With fewer labeled pixels than hard ones, the mean still runs over int(ratio * H * W)."""
+    """With fewer labeled pixels than hard ones, the mean still runs over floor(ratio H W)."""
     logits, labels = random_case(1, images=1, size=(8, 8))
     labels[:] = IGNORE
     labels[0, 0, :3] = 1
@@ -250,6 +256,37 @@ def transcribed(loss, z, y):
             total, before = total + errors[k - 1] * (jaccard - before), jaccard
         of_classes.append(total)
     return sum(of_classes) / len(of_classes)
+
+
+PIXELS = (*LOSSES, Focal(), Focal(0.5), Dice(), LovaszSoftmax(), OhemCrossEntropy(min_kept=20))
+
+
+@pytest.mark.parametrize("loss", PIXELS, ids=repr)
+@pytest.mark.parametrize("labelled", [0, 1])
+@pytest.mark.parametrize("scale", [1, 1000])
+def test_batches_of_hardly_a_labelled_pixel_have_a_finite_gradient(loss, labelled, scale):
+    """Of none at all the loss is 0; a single pixel may be hard, or predicted with certainty."""
+    logits, labels = random_case(14, low=(7, 5), size=(7, 5))
+    labels[:] = IGNORE
+    labels[0, 0, :labelled] = logits[0, :, 0, 0].argmax()
+    logits = (scale * logits).requires_grad_()
+    value = loss(logits, labels)
+    value.backward()
+    assert value.isfinite() and logits.grad.isfinite().all()
+    if not labelled:
+        assert value == 0 and not logits.grad.any()
+
+
+@pytest.mark.parametrize(("thres", "min_kept"), [(0.7, 100), (0.01, 30), (0.0, 1), (0.5, 100_000)])
+def test_ohem_of_mmsegmentation(thres, min_kept):
+    logits, labels = random_case(15, low=(13, 17))
+    theirs = MMSegmentationOhem(thres=thres, min_kept=min_kept)
+    ours = OhemCrossEntropy(thres=thres, min_kept=min_kept)
+    assert ours(logits, labels).item() == pytest.approx(theirs(logits, labels).item(), rel=1e-12)
+    torch.testing.assert_close(
+        gradient_of(ours, logits, labels), gradient_of(theirs, logits, labels)
+    )
+    assert ours(logits.bfloat16(), labels).dtype == torch.float32
 
 
 @pytest.mark.parametrize("loss", [Focal(), Focal(0.5), Dice(), LovaszSoftmax()], ids=repr)
