@@ -8,6 +8,7 @@ import toyseg
 from toyalgorithms import EQUAL_SIZES, FEDAVG, SAM, TRAINED
 
 from fedseg.core.algorithm import Algorithm
+from fedseg.core.server import Aggregate
 from fedseg.errors import ConfigError, TrainingError
 from fedseg.optim import OptimWrapper
 from fedseg.registry import ALGORITHMS, OPTIM_WRAPPERS, build
@@ -167,7 +168,26 @@ def run(folder, name, **changes):
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory):
+def kept_sums():
+    """(tensor, its version) of what the sums of a run handed out to be read only."""
+    handed_out = []
+
+    def record(method):
+        def call(self, *arguments):
+            tensor = method(self, *arguments)
+            handed_out.append((tensor, tensor._version))
+            return tensor
+
+        return call
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("mean", "weighted_sum"):
+            patch.setattr(Aggregate, name, record(getattr(Aggregate, name)))
+        yield handed_out
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory, kept_sums):
     folder = tmp_path_factory.mktemp("algorithms")
     return {name: run(folder / name, name) for name in ALL}
 
@@ -185,6 +205,11 @@ def test_only_participants_keep_anything(runs, name):
     kept = {vector for vector, tensor in server.items() if tensor.abs().max() > 0}
     assert kept == server_vectors
     assert all(tensor.dtype == torch.float64 for tensor in server.values())
+
+
+def test_no_algorithm_changes_a_sum_that_others_read(runs, kept_sums):
+    assert len(kept_sums) > 3 * len(ALL)
+    assert all(tensor._version == version for tensor, version in kept_sums)
 
 
 @pytest.mark.parametrize("name", ALL)
