@@ -192,6 +192,7 @@ ALGORITHMS = LazyRegistry(
     "algorithm",
     {
         "algorithms.adabest": "AdaBest",
+        "algorithms.ditto": "Ditto",
         "algorithms.fedacg": "FedACG",
         "algorithms.fedavg": "FedAvg",
         "algorithms.fedcm": "FedCM",
@@ -200,11 +201,11 @@ ALGORITHMS = LazyRegistry(
         "algorithms.fedgamma": "FedGamma",
         "algorithms.fedgloss": "FedGloSS NaiveFedGloSS",
         "algorithms.fedprox": "FedProx",
+        "algorithms.fedrep": "FedRep FedBABU",
         "algorithms.fedsmoo": "FedSMOO",
         "algorithms.fedspeed": "FedSpeed",
         "algorithms.flexlora": "FlexLoRA",
         "algorithms.mime": "MIMELite MIME",
-        "algorithms.personal": "FedRep Ditto",
         "algorithms.scaffold": "SCAFFOLD",
     },
 )

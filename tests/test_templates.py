@@ -23,7 +23,7 @@ def test_every_beginning_passes_its_own_test(tmp_path):
     ("kind", "name", "told"),
     [
         *[("algoritm", "a", ""), ("loss", "json", ""), ("loss", "A-b", ""), ("loss", "class", "")],
-        ("algorithm", "ditto", "class Ditto, which fedseg.algorithms.personal has"),
+        ("algorithm", "ditto", "class Ditto, which fedseg.algorithms.ditto has"),
         ("algorithm", "fed_avg", "class FedAvg, which fedseg.algorithms.fedavg has"),
         ("method", "silobn", "'silobn' is a method of the suite"),
         ("dataset", "joined_dataset", "class JoinedDataset"),

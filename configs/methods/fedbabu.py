@@ -2,6 +2,6 @@
 # and each fine-tunes all of it at the end (val_cfg.fine_tune_steps).
 slot = ("algorithm", "personal")
 
-algorithm = dict(_delete_=True, type="FedRep", personal_share=0.0)
+algorithm = dict(_delete_=True, type="FedBABU")
 personal = "@head"
 val_cfg = dict(views=["by_domain", "fine_tuned"])

@@ -324,7 +324,7 @@ def assemble_trainer(
             f"model.weights: published runs start from {lacks} weights, this one from random ones: "
             "give a file of them"
         )
-    data = build_client_data(cfg, flat, warn)
+    algorithm.data = data = build_client_data(cfg, flat, warn)
     if cfg.model.get("feature_cache") is not None and data.varies():
         raise ConfigError(
             "model.feature_cache: random augmentation changes the features in every round: "
@@ -344,7 +344,7 @@ def assemble_trainer(
     algorithm.bind(flat)
     chosen = LocalLoss() if cfg.get("local_loss") is None else cfg.local_loss
     local_loss = build(LOCAL_LOSSES, chosen, "local_loss", base=LocalLoss)
-    algorithm.data = local_loss.data = data
+    local_loss.data = data
     local_loss.check(flat)
     return ClientTrainer(
         flat,

@@ -64,7 +64,7 @@ MAKES = {
     "fedper": {"personal": "@head"},
     "lg_fedavg": {"personal": "@body"},
     "fedrep": {"algorithm.type": "FedRep", "personal": "@head"},
-    "fedbabu": {"algorithm.personal_share": 0.0, "personal": "@head"},
+    "fedbabu": {"algorithm.type": "FedBABU", "personal": "@head"},
     "ditto": {"algorithm.type": "Ditto"},
     "median": {"robust.type": "CoordinateMedian"},
     "trimmed_mean": {"robust.type": "TrimmedMean"},

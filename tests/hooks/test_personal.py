@@ -67,15 +67,18 @@ def heads(config):
     return {client: state["bn.affine"].numpy() for client, state in states.items()}
 
 
-def federated(train, plan=PLAN):
-    """Rounds by hand; ``train(client, w)`` is its model [3] after a round. Returns (w, heads)."""
+def federated(train, plan=PLAN, sizes=toyquad.USERS):
+    """Rounds by hand; ``train(client, w)`` is its model [3] after a round. Returns (w, heads).
+
+    ``sizes``: the weights of the clients.
+    """
     w, local = np.array(START), {}
     for clients in plan:
         trained = {}
         for client in clients:
             begin = np.where(SHARED, w, local.get(client, w))
             trained[client] = train(client, begin)
-        weights = {c: toyquad.USERS[c] / sum(toyquad.USERS[k] for k in clients) for c in clients}
+        weights = {c: sizes[c] / sum(sizes[k] for k in clients) for c in clients}
         mean = sum(weights[c] * trained[c] for c in clients)
         local |= trained
         w = np.where(SHARED, mean, w)
@@ -133,16 +136,13 @@ def test_scaffolds_correction_acts_on_the_shared_part(tmp_path):
     check(run(tmp_path, "SCAFFOLD"), (w, {k: v[~SHARED] for k, v in local.items()}))
 
 
-@pytest.mark.parametrize("share", [0.0, 0.4, 1.0])
-@pytest.mark.parametrize("local", [{}, MOMENTUM, APART, CLIPPED])
-def test_fedrep_trains_one_part_after_the_other(tmp_path, share, local):
-    """SAM's perturbation and the norm to clip by are those of the part that is trained."""
+def in_turn(head_steps, steps, local):
+    """Train the head, then the body, each with an optimizer of its own; for ``federated``."""
 
     def train(client, w):
-        first = round(share * STEPS)
-        for part, steps in ((~SHARED, first), (SHARED, STEPS - first)):
+        for part, number in ((~SHARED, head_steps), (SHARED, steps - head_steps)):
             velocity = np.zeros(3)
-            for _ in range(steps):
+            for _ in range(number):
                 g = gradient(client, w) * part
                 if local is CLIPPED:
                     g = gradient(client, w + 0.3 * g / np.linalg.norm(g)) * part
@@ -153,10 +153,39 @@ def test_fedrep_trains_one_part_after_the_other(tmp_path, share, local):
                 w = w - (RATES if local is APART else LR) * velocity
         return w
 
-    config = run(tmp_path, {"type": "FedRep", "personal_share": share}, **local)
-    check(config, federated(train))
-    if share == 0:  # FedBABU
-        assert all((head[0] == START[2]) for head in heads(config).values())
+    return train
+
+
+ALIKE = dict.fromkeys(toyquad.USERS, 1)
+
+
+@pytest.mark.parametrize("local", [{}, MOMENTUM, APART, CLIPPED])
+def test_fedrep_trains_one_part_after_the_other(tmp_path, local):
+    """SAM's perturbation and the norm to clip by are those of the part that is trained."""
+    config = run(tmp_path, {"type": "FedRep", "personal_share": 0.4}, **local)
+    check(config, federated(in_turn(2, STEPS, local), sizes=ALIKE))
+
+
+@pytest.mark.parametrize(
+    ("share", "steps", "head_steps"),
+    [(10 / 11, 5, 4), (0.5, 5, 2), (0.1, 5, 1), (0.5, 2, 1), (0.99, 2, 1), (10 / 11, 11, 10)],
+)
+def test_fedrep_trains_both_parts(tmp_path, share, steps, head_steps):
+    """At least a step each, whatever the share rounds to."""
+    train = {"max_rounds": 4, "local_steps": steps}
+    config = run(tmp_path, {"type": "FedRep", "personal_share": share}, train_cfg=train)
+    w, local = federated(in_turn(head_steps, steps, {}), sizes=ALIKE)
+    check(config, (w, local))
+    assert all(line["norm_delta"] > 0 for line in toyseg.history(config))
+    assert all(head != START[2] for head in local.values())
+
+
+@pytest.mark.parametrize("local", [{}, MOMENTUM, APART, CLIPPED])
+def test_fedbabu_trains_the_body_alone(tmp_path, local):
+    """Its clients count by samples, and nothing reaches the head, such as weight decay."""
+    config = run(tmp_path, "FedBABU", **local)
+    check(config, federated(in_turn(0, STEPS, local)))
+    assert all((head[0] == START[2]) for head in heads(config).values())
 
 
 @pytest.mark.parametrize(
@@ -185,6 +214,11 @@ def test_ditto(tmp_path, lam, rates, local):
         ({"personal": "backbone"}, "personal: 'backbone' matches no parameter.*body, head"),
         ({"personal": ["@head", "@body"]}, "personal: every parameter stays"),
         ({"algorithm": {"type": "FedRep"}, "personal": None}, "personal: FedRep needs a part"),
+        ({"algorithm": {"type": "FedBABU"}, "personal": None}, "personal: FedBABU needs a part"),
+        (
+            {"algorithm": {"type": "FedRep"}, "train_cfg": {"local_steps": 1}},
+            "train_cfg: FedRep trains one part .* client 'a' has one local step: raise",
+        ),
         ({"algorithm": {"type": "MIME"}}, "personal: it keeps .* MIME takes gradients"),
         ({"personal": 3}, "personal: "),
         (

@@ -218,6 +218,7 @@ def test_every_pair(algorithm, images, tmp_path):
             optim_wrapper=entry.local(row["optimizer"]),
             averaging=AVERAGES[row["average"]],
         )
+        config["train_cfg"]["local_epochs"] = entry.local_epochs
         print(f"seed {SEED}: {row}")  # shown when it fails
         check(config, entry, row["optimizer"])
 

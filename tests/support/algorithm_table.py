@@ -28,6 +28,7 @@ class Entry:
         refused: local optimizers that it refuses -> what its reason must say.
         momentum: of the local optimizers.
         more: what else of a config it needs.
+        local_epochs: of a client with a single batch.
     """
 
     options: dict[str, Any]
@@ -36,6 +37,7 @@ class Entry:
     refused: Mapping[str, str] = field(default_factory=dict)
     momentum: float = 0.9
     more: Mapping[str, Any] = field(default_factory=dict)
+    local_epochs: int = 1
 
     def local(self, optimizer: str) -> dict[str, Any]:
         """The config of a local optimizer with this momentum."""
@@ -60,7 +62,8 @@ ENTRIES = {
     "MIME": Entry({"momentum": 0.5}, down=2, up=2, momentum=0.0),
     "MIMELite": Entry({"momentum": 0.5}, down=2, up=2, momentum=0.0),
     "FedDGGA": Entry({}),
-    "FedRep": Entry({}, more={"personal": "@head"}),
+    "FedRep": Entry({}, more={"personal": "@head"}, local_epochs=2),
+    "FedBABU": Entry({}, more={"personal": "@head"}),
     "Ditto": Entry({"lam": 0.1}),
     "FlexLoRA": Entry({}, more={"model": {"lora": {"r": 2}}}),
 }
