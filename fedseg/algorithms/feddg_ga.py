@@ -2,11 +2,16 @@
 
 Zhang et al., "Federated Domain Generalization with Generalization Adjustment", CVPR 2023. The gap
 of a client is the loss of the received model on its images minus that of its own model at the end
-of its last round, before it was averaged. With partial participation:
+of its last round, before it was averaged.
 
-- a client without an earlier round has no gap, and its share stays;
+The paper has three to five domains that all take part in every round. Its step would leave most of
+many clients a share of 0, of which few take part: here it is divided by the number K of clients.
+Shares are in units of their mean, that is K times the paper's; its step of 0.2 with K domains is
+``step_size=0.2 * K``. With partial participation:
+
+- a client without an earlier round has a gap of 0, and its share stays;
 - shares that would all be 0 stay what they are;
-- shares are scaled to sum 1 over all clients; those of the participants weigh the sum;
+- shares are scaled to a mean of 1 over all clients; those of the participants weigh the sum;
 - BatchNorm's statistics are averaged by samples.
 """
 
@@ -17,9 +22,9 @@ from torch import Tensor
 
 from fedseg.algorithms.fedavg import FedAvg
 from fedseg.algorithms.passes import at_rest, client_batches
-from fedseg.config.schema import Share
+from fedseg.config.schema import NonNegative
 from fedseg.core.client import Client
-from fedseg.core.messages import Message, Payload, Update
+from fedseg.core.messages import Message, Update
 from fedseg.core.server import Aggregate, Server
 from fedseg.registry import ALGORITHMS
 
@@ -30,22 +35,21 @@ OWN_LOSS = "own_loss"
 class FedDGGA(FedAvg):
     """``w <- ServerOpt(w, sum_S a_k/a (w - w_k))`` with shares a_k by generalization gap.
 
-    ``a_k <- a_k + s gap_k / max_S |gap|``, clipped to [0, 1] and scaled to sum 1; s falls linearly,
-    ``step_size (1 - (t - 1)/T)``. A round has two exchanges: first the gaps, then the training.
-    Each client passes over its images twice more, without gradients. Where all participants have
-    share 0 they count by samples.
+    ``a_k <- a_k + s gap_k / max_S |gap|``, clipped to [0, K] and scaled to a mean of 1; s falls
+    linearly, ``step_size (1 - (t - 1)/T)``. A round has two exchanges: first the gaps, then the
+    training. Each client passes over its images twice more, without gradients. Where all
+    participants have share 0 they count by samples.
 
     Args:
-        step_size: of the shares; 0: all clients count the same.
+        step_size: of the shares, in units of their mean; 0: all clients count the same.
         server_optim: as in :class:`FedAvg`.
     """
 
     exchanges = 2
     training = (1,)
     weightings = ("samples", "shares")
-    payloads = (Payload("gaps", ("clients",), "rows"),)
 
-    def __init__(self, step_size: Share = 0.2, server_optim: Mapping | None = None) -> None:
+    def __init__(self, step_size: NonNegative = 0.2, server_optim: Mapping | None = None) -> None:
         super().__init__(server_optim)
         self.step_size = step_size
         self.max_rounds = 1
@@ -56,18 +60,16 @@ class FedDGGA(FedAvg):
     def broadcast(self, server: Server) -> Message:
         if server.exchange == 0:
             return server.message(server.w)
-        return server.message(server.w, {"shares": server.scratch["shares"]}, known=True)
+        shares = server.scratch["shares"].tolist()
+        return server.message(server.w, known=True, numbers={"share": shares})
 
     def finish(self, client: Client) -> Update:
         loss = self._loss(client)
-        if client.exchange == 1:
-            client.state[OWN_LOSS] = loss
-            share = client.extras["shares"][client.index]
-            return Update({"delta": client.delta()}, {"shares": float(share)})
-        gaps, known = loss.new_zeros(2, len(self.data.clients))
-        if OWN_LOSS in client.state:
-            gaps[client.index], known[client.index] = loss - client.state[OWN_LOSS], 1
-        return Update({}, payloads={"gaps": (gaps, known)})
+        if client.exchange == 0:
+            gap = loss - client.state.get(OWN_LOSS, loss)
+            return Update({}, numbers={"gap": float(gap)})
+        client.state[OWN_LOSS] = loss
+        return Update({"delta": client.delta()}, weights={"shares": client.numbers["share"]})
 
     def _loss(self, client: Client) -> Tensor:
         """The mean loss of the client's images at ``client.w``, in the model's dtype."""
@@ -84,16 +86,24 @@ class FedDGGA(FedAvg):
 
     def step(self, server: Server, updates: Aggregate) -> None:
         if server.exchange == 0:
-            gaps = updates.mean("gaps")
-            shares = server.state.get("shares", torch.full_like(gaps, 1 / len(gaps)))
-            step_size = self.step_size * (1 - (server.round - 1) / self.max_rounds)
-            changed = shares + step_size * gaps / gaps.abs().max().clamp(min=1e-300)
-            changed = changed.clamp(0, 1)
-            # all 0 they stay: none is better than another
-            server.scratch["shares"] = changed / changed.sum() if changed.any() else shares
+            server.scratch["shares"] = self._move_shares(server, updates.numbers["gap"])
             return
         server.state["shares"] = server.scratch["shares"]
         delta = updates.mean("delta")
         if weight := updates.weights["shares"]:
             delta = updates.weighted_sum("delta", "shares") / weight
         self.server_optim.step(server, delta)
+
+    def _move_shares(self, server: Server, gaps: Mapping[int, float]) -> Tensor:
+        """The shares of all clients after the gaps of this round's participants, float64 [K]."""
+        shares = server.state.get("shares", torch.ones(server.num_clients, dtype=torch.float64))
+        largest = max((abs(gap) for gap in gaps.values()), default=0.0)
+        if largest == 0:
+            return shares
+        step_size = self.step_size * (1 - (server.round - 1) / self.max_rounds)
+        moved = shares.clone()
+        for client, gap in gaps.items():
+            moved[client] += step_size * gap / largest
+        moved.clamp_(0, server.num_clients)
+        # all 0 they stay: none is better than another
+        return moved / moved.mean() if moved.any() else shares

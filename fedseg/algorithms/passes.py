@@ -30,7 +30,7 @@ def at_rest(model: nn.Module) -> Iterator[None]:
 
 def outputs_at(client: Client, w: Tensor) -> Tensor:
     """The network's output for the batch with parameters ``w``, at rest and without a gradient."""
-    with torch.no_grad(), at_rest(client.model):
+    with torch.no_grad(), at_rest(client.model), client.autocast():
         given = client.flat.views(w), client.batch["inputs"], {"mode": "tensor"}
         return functional_call(client.model, *given, tie_weights=False)  # it loses shared modules
 

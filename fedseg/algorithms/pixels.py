@@ -123,7 +123,8 @@ def image_means(client: Client, data: Any, threshold: float | None) -> list[tupl
     layer, end = model.embedding
     for batch in client_batches(client, data):
         with torch.no_grad(), at_rest(model), record_calls(layer) as calls:
-            logits = forward(model, batch, "tensor")
+            with client.autocast():
+                logits = forward(model, batch, "tensor")
             vectors = embed(client, calls[0][end])
         labels = small_labels(batch["data_samples"], vectors.shape[-2:], logits.shape[1])
         if threshold is not None:

@@ -58,6 +58,7 @@ class Client:
         start: the parameters that it started from, flat; do not change in place.
         extras: further tensors of the message, for example the server's control variate.
         payloads: the server's values of broadcast payloads, by name, in the model's dtype.
+        numbers: those of the message for this client, by name.
         state: its own vectors, kept between its rounds; assign or change in place.
         lr: the local learning rate of this round.
         loss: of the step's first pass, a 0-d tensor on the device, valid until the next step.
@@ -82,6 +83,7 @@ class Client:
         self.start = message.w
         self.extras = message.extras
         self.payloads = message.payloads
+        self.numbers = {name: values[task.client] for name, values in message.numbers.items()}
         self.local = trainer.local
         self.lr = trainer.local.optimizer.param_groups[0]["lr"]
         self.step = 0
@@ -102,9 +104,14 @@ class Client:
         """``start - w``, in a scratch vector that the next call overwrites."""
         return torch.sub(self.start, self.w, out=self._trainer.delta_scratch)
 
+    def autocast(self) -> AbstractContextManager:
+        """The context that every forward pass of the client runs in."""
+        return self._trainer.autocast()
+
     def model_loss(self) -> Tensor:
         """The model's own loss of the batch, a 0-d tensor with a graph."""
-        return total_loss(forward(self.model, self.batch, "loss"))
+        with self.autocast():
+            return total_loss(forward(self.model, self.batch, "loss"))
 
     def backward(self, replay: bool = False) -> Tensor:
         """Compute the minibatch gradient of the local loss at the current ``w`` in ``grad``.

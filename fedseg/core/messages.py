@@ -1,6 +1,6 @@
 """Messages between the server and its clients."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Literal, NamedTuple
@@ -30,6 +30,9 @@ class Payload:
     shape: tuple[NonNegativeInt | Literal["classes", "clients"], ...] | None = None
     weighting: str = "samples"
     broadcast: bool = False
+
+
+NUMBER_BYTES = 8  # a Python number on the wire
 
 
 def num_bytes(tensors: Iterable[Tensor]) -> int:
@@ -67,6 +70,7 @@ class Message:
         counters: the global integer buffers, by name.
         extras: further tensors of the algorithm, for example a control variate.
         payloads: the server's values of broadcast payloads, by name.
+        numbers: by name, one for each client, in partition order; a client receives its own.
         known: the participants have ``w`` from an earlier exchange of the round; it is not sent
             again.
         longest: largest allowed norms of what is sent back, by name; ``""``: of other vectors.
@@ -79,14 +83,17 @@ class Message:
     known: bool = False
     longest: Mapping[str, float] = field(default_factory=dict)
     payloads: Mapping[str, Tensor] = field(default_factory=dict)
+    numbers: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
     @property
     def size(self) -> Size:
-        """The size of the message."""
+        """The size of the message to a client."""
         others = [t for t in self.extras.values() if t.shape != self.w.shape]
         vectors = len(self.extras) - len(others) + (not self.known)
         payloads = {} if self.known else self.payloads
-        return Size(vectors, None, *_measure(self.w.shape, [*others, *payloads.values()]))
+        more_bytes, more_vectors = _measure(self.w.shape, [*others, *payloads.values()])
+        more_bytes += NUMBER_BYTES * len(self.numbers)
+        return Size(vectors, None, more_bytes, more_vectors)
 
 
 @dataclass
@@ -102,16 +109,20 @@ class Update:
             (:class:`fedseg.core.algorithm.Algorithm`); numbers, not counted as traffic.
         num_bytes: size of the vectors on the wire, if they are sent in another form.
         payloads: declared ones (:class:`Payload`) by name; what is left out is not sent.
+        numbers: by name; the server has them by client, in ``Aggregate.numbers``.
     """
 
     vectors: dict[str, Tensor]
     weights: Mapping[str, float] = field(default_factory=dict)
     num_bytes: int | None = None
     payloads: dict[str, Tensor | tuple[Tensor, Tensor]] = field(default_factory=dict)
+    numbers: Mapping[str, float] = field(default_factory=dict)
 
     def size(self, shape: torch.Size) -> Size:
         """The size of the update, where vectors have this shape."""
-        return Size(len(self.vectors), self.num_bytes, *_measure(shape, self.payloads.values()))
+        more_bytes, more_vectors = _measure(shape, self.payloads.values())
+        more_bytes += NUMBER_BYTES * len(self.numbers)
+        return Size(len(self.vectors), self.num_bytes, more_bytes, more_vectors)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """The server: the global model, what its algorithm keeps, and the running sum of the updates."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -30,6 +30,7 @@ class Aggregate:
             does more than sums; else :meth:`add` gets sums of blocks of participants.
         may_be_empty: whether a round in which no update counts is one like any other.
         num_clients: updates added. weights: the sum of their weights, by weighting.
+        numbers: of the updates: name -> client's position in the partition -> number.
     """
 
     single_updates = False
@@ -44,6 +45,7 @@ class Aggregate:
         self._means: dict[str, Tensor] = {}
         self._counters: dict[str, Tensor] = {}
         self._payloads: dict[str, tuple[Tensor, Tensor]] = {}  # weighted sums, sums of weights
+        self.numbers: defaultdict[str, dict[int, float]] = defaultdict(dict)
 
     @torch.no_grad()
     def add(self, *parts: "ClientResult | Aggregate") -> None:
@@ -55,12 +57,16 @@ class Aggregate:
                 payloads = part._payloads
                 weights, self.num_clients = part.weights, self.num_clients + part.num_clients
                 self._sent.update(part._sent)
+                for name, of_clients in part.numbers.items():
+                    self.numbers[name].update(of_clients)
                 for key, vector in part._sums.items():
                     terms[key].append((vector, 1))
             else:
                 counters, samples = part.counters, part.task.num_samples
                 weights = {"samples": samples, "uniform": 1, **part.update.weights}
                 self.num_clients += 1
+                for name, number in part.update.numbers.items():
+                    self.numbers[name][part.task.client] = number
                 sent = [(n, w, v) for n, v in part.update.vectors.items() for w in self.weightings]
                 for name, weighting, vector in sent:
                     terms[name, weighting].append((vector, weights[weighting]))
@@ -207,7 +213,11 @@ class Server:
             self.state[name] = torch.where(known, updates.mean(name), old)
 
     def message(
-        self, w: Tensor, extras: Mapping[str, Tensor] | None = None, known: bool = False
+        self,
+        w: Tensor,
+        extras: Mapping[str, Tensor] | None = None,
+        known: bool = False,
+        numbers: Mapping[str, Sequence[float]] | None = None,
     ) -> Message:
         """A message that starts the clients at ``w``; see :class:`Message`.
 
@@ -215,7 +225,16 @@ class Server:
         """
         extras = {name: tensor.to(w.dtype) for name, tensor in (extras or {}).items()}
         payloads = {name: self.state[name].to(w.dtype) for name in self._broadcast}
-        return Message(w, self.buffers, self.counters, extras, known, self.longest, payloads)
+        return Message(
+            w,
+            self.buffers,
+            self.counters,
+            extras,
+            known,
+            self.longest,
+            payloads,
+            numbers=numbers or {},
+        )
 
     def keep_local(self, buffers: Tensor, counters: list[str], parameters: Tensor) -> None:
         """Set what stays with the clients: it is neither averaged nor counted as traffic.

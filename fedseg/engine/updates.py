@@ -51,6 +51,9 @@ def validate_update(
     check_value("client.state", result.state, Mapping[str, Tensor])
     weights = result.update.weights
     check_value("Update.weights", weights, Mapping[str, Real | Tensor])
+    check_value("Update.numbers", result.update.numbers, Mapping[str, Real])
+    if not all(map(math.isfinite, result.update.numbers.values())):
+        return f"a number is not finite: {dict(result.update.numbers)}"
     if not all(map(math.isfinite, weights.values())):
         return f"a weight is not finite: {dict(weights)}"
     if any(weights.get(name, 0) < 0 for name in ("samples", "uniform")):

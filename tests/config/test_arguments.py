@@ -64,7 +64,7 @@ OUTSIDE = {
     ("ALGORITHMS", "AdaBest"): {"mu": -0.1, "beta": 1.1},
     ("ALGORITHMS", "FedACG"): {"lam": 1.0, "beta": -0.1},
     ("ALGORITHMS", "FedCM"): {"alpha": 0.0, "server_optim": "SGD"},
-    ("ALGORITHMS", "FedDGGA"): {"step_size": 1.1, "server_optim": "SGD"},
+    ("ALGORITHMS", "FedDGGA"): {"step_size": -0.1, "server_optim": "SGD"},
     ("ALGORITHMS", "FedDyn"): {"beta": 0.0},
     ("ALGORITHMS", "FedGloSS"): {"beta": 0.0, "rho0": -1, "rho_rounds": -1, "rho_server": -0.1},
     ("ALGORITHMS", "FedProx"): {"mu": -0.1},

@@ -1,5 +1,7 @@
 """The running sums and the server's buffers."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -48,6 +50,20 @@ def test_the_sum_is_a_copy():
     updates.add(result(1, scratch))
     scratch.fill_(5)
     assert updates.mean().tolist() == [1, 1, 1]
+
+
+def test_numbers_are_kept_by_client():
+    """Of single updates as of a block, and each is 8 bytes on the wire."""
+    parts = [result(1, [1.0]) for _ in range(3)]
+    for client, part in enumerate(parts):
+        part.task = replace(part.task, client=client)
+        part.update.numbers = {"norm": 0.5 * client} if client != 1 else {}
+    block, updates = Aggregate(), Aggregate()
+    block.add(*parts[1:])
+    updates.add(parts[0], block)
+    assert updates.numbers["norm"] == {0: 0.0, 2: 1.0} and updates.numbers["other"] == {}
+    shape = torch.Size([1])
+    assert parts[2].update.size(shape).more_bytes - parts[1].update.size(shape).more_bytes == 8
 
 
 def test_cancellation_is_exact_in_float64():

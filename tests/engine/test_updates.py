@@ -74,6 +74,17 @@ def test_a_weight_of_the_algorithms_own_is_finite(server, weight):
     assert validate_update(sent, server, True).startswith("a weight is not finite: {'per_loss'")
 
 
+def test_numbers_are_finite_and_plain(server):
+    sent = result({"delta": torch.ones(6)}, torch.ones(4))
+    sent.update.numbers = {"gap": -0.5}
+    assert validate_update(sent, server, True) is None
+    sent.update.numbers = {"gap": NAN}
+    assert validate_update(sent, server, True) == "a number is not finite: {'gap': nan}"
+    sent.update.numbers = {"gap": torch.tensor(0.5)}
+    with pytest.raises(ConfigError, match=r"Update\.numbers\.gap"):
+        validate_update(sent, server, True)
+
+
 @pytest.mark.parametrize("size", [-1, 2.5, True])
 def test_a_size_on_the_wire_is_a_number_of_bytes(server, size):
     sent = result({"delta": torch.ones(6)}, torch.ones(4))

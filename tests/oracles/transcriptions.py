@@ -535,7 +535,7 @@ class NaiveFedGloSS(FedGloSS):
 
 
 class FedDGGA(FedAvg):
-    """FedDG-GA (Zhang 2023): a_k + s gap_k / max |gap|, clipped, scaled; s falls linearly."""
+    """FedDG-GA (Zhang 2023): a_k + s/K gap_k / max |gap|, clipped, scaled; s falls linearly."""
 
     def set_up(self):
         self.a, self.last = {k: 1 / len(self.fed.batches) for k in self.fed.batches}, {}
@@ -547,7 +547,7 @@ class FedDGGA(FedAvg):
     def round(self):
         gaps = {k: self.loss(self.w, k) - self.last[k] for k in self.sampled if k in self.last}
         largest = max(map(abs, gaps.values()), default=0)
-        s = self.step_size * (1 - (self.i - 1) / len(self.fed.participants))
+        s = self.step_size * (1 - (self.i - 1) / len(self.fed.participants)) / len(self.a)
         for k, gap in gaps.items():
             self.a[k] = min(1, max(0, self.a[k] + s * gap / largest)) if largest else self.a[k]
         self.a = {k: share / sum(self.a.values()) for k, share in self.a.items()}

@@ -43,6 +43,7 @@ RUNS = {
     "hooks by priority": {
         "custom_hooks": [{"type": "SignFlip"}, {"type": "PoisonHook", "clients": "all", "value": 1}]
     },
+    "FedDGGA": {"algorithm": {"_delete_": True, "type": "FedDGGA"}},
     "FedRep": {"algorithm": {"_delete_": True, "type": "FedRep"}, "personal": "@head"},
     "FedDyn on disk, blocks": {"algorithm": DYN, "state_store": {"keep": "disk"}},
     "FedDyn in memory, SWA with new statistics": {
