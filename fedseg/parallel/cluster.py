@@ -89,7 +89,10 @@ def _connect(ray: Any, undo: ExitStack, address: str | None, cpus: int, gpus: fl
         if address is not None:
             where = os.environ.get("RAY_ADDRESS") if address == "auto" else None
             named = f"{address!r} (RAY_ADDRESS is {where!r})" if where else repr(address)
-            raise ConfigError(f"executor.address: no Ray cluster at {named}: {error}") from error
+            raise ConfigError(
+                f"executor.address: no Ray cluster at {named}: {error}: start it before, with the "
+                "RAY_AUTH_MODE of this process"
+            ) from error
         raise ResourceError(
             f"executor: Ray has not started on this machine ({error}): end other programs, or "
             "leave executor out"

@@ -1,5 +1,6 @@
 """From a config file to a finished run: what the command lines share."""
 
+import ast
 import re
 import tempfile
 import warnings
@@ -102,9 +103,10 @@ def override(
     elif work_dir is not None:
         set_values(config, "--work-dir", {"work_dir": str(work_dir)})
     if workers is not None:
-        if str(get(config, "executor.type")).casefold() != "rayexecutor":
-            config["executor"] = {"type": "RayExecutor"}
-        set_values(config, "--workers", {"executor.num_workers": workers})
+        if config.get("executor") is None:
+            config["executor"] = {}
+        values = {"executor.type": "RayExecutor", "executor.num_workers": workers}
+        set_values(config, "--workers", values)  # beside executor's other options
     if resume:
         config["resume"] = True
     return config
@@ -125,9 +127,10 @@ def override_fields(config: Config, options: Options) -> None:
         try:
             overrides[key] = _option_value(value)
         except (AssertionError, RecursionError):  # MMEngine's, of some of them
+            mistakes.add(f"--cfg-options: {option!r} has unbalanced brackets")
+        except (SyntaxError, TypeError, ValueError):
             mistakes.add(
-                f"--cfg-options: {option!r} has unbalanced brackets, or dicts in a list, which "
-                "only a config file can have"
+                f"--cfg-options: {option!r} is not a Python value such as dict(type='SGD', lr=0.1)"
             )
     for key, value in overrides.items():
         with mistakes:
@@ -141,17 +144,30 @@ def override_fields(config: Config, options: Options) -> None:
 
 
 def _option_value(text: str) -> Any:
-    """As MMEngine's tools read it: numbers, booleans, None, lists, text.
+    """As MMEngine's tools read it: numbers, booleans, None, lists, text; besides, dicts.
 
     MMEngine takes all spaces out; here a single value keeps them, for paths that have some, and a
     quoted text its commas, unless it begins with a bracket.
     """
+    if re.match(r"\s*[([]*(dict\(|\{)", text):
+        return ast.literal_eval(_DictCalls().visit(ast.parse(text.strip(), mode="eval")))
     if re.fullmatch(r"""(['"])(?![([])[^'"]*,[^'"]*\1""", text):  # a text with a comma, no list
         return text[1:-1]
     plain = text.strip("'\"")
     if "," in plain or plain.startswith(("(", "[")):
         return DictAction._parse_iterable(text)
     return DictAction._parse_int_float_bool(plain)
+
+
+class _DictCalls(ast.NodeTransformer):
+    """Replaces ``dict(a=1)`` in an expression by ``{"a": 1}``, which is a literal."""
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        if not isinstance(node.func, ast.Name) or node.func.id != "dict" or node.args:
+            return node
+        keys = [keyword.arg and ast.Constant(keyword.arg) for keyword in node.keywords]
+        return ast.Dict(keys, [keyword.value for keyword in node.keywords])
 
 
 def unfinished(config: Config) -> bool:

@@ -430,9 +430,35 @@ def test_all_mistakes_in_methods_and_options_are_told_at_once():
         load_config("cifar10_a0", ["swa", "wima", "fedsam", "fedasam"])
     with pytest.raises(ConfigError, match=r"(?s)'seed'.*KEY=VALUE\n.*'crop=\(1,'.*brackets"):
         load_config("idda_rainy", options=["seed", "crop=(1,"])
-    for steps in ("[(1,2],3)", "[dict(mean=[1]),dict(type='Crop',size=[2])]"):
-        with pytest.raises(ConfigError, match="brackets, or dicts in a list"):
-            load_config("idda_rainy", options=[f"steps={steps}"])
+    with pytest.raises(ConfigError, match="brackets"):
+        load_config("idda_rainy", options=["steps=[(1,2],3)"])
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("dict(type='RayExecutor', num_workers=2)", {"type": "RayExecutor", "num_workers": 2}),
+        ("{'type': 'SGD', 'betas': (0.9, 0.99)}", {"type": "SGD", "betas": (0.9, 0.99)}),
+        ("[dict(mean=[1]),dict(type='Crop')]", [{"mean": [1]}, {"type": "Crop"}]),
+    ],
+)
+def test_an_option_may_be_a_dict_or_a_list_of_dicts(option, value):
+    config = load_config("idda_rainy", options=[f"executor.options={option}"])
+    assert config.executor.options == value
+
+
+@pytest.mark.parametrize("value", ["dict(type=RayExecutor)", "dict(type='a'", "[dict(1)]"])
+def test_an_option_that_is_no_dict_after_all_is_refused(value):
+    with pytest.raises(ConfigError, match=r"^--cfg-options: .* is not a Python value such as dict"):
+        load_config("idda_rainy", options=[f"executor={value}"])
+
+
+def test_workers_keep_the_other_options_of_the_executor():
+    for option in ("executor.address=auto", "executor=dict(type='RayExecutor', address='auto')"):
+        config = load_config("idda_rainy", options=[option], workers=2)
+        assert config.executor == {"type": "RayExecutor", "num_workers": 2, "address": "auto"}
+    config = load_config("idda_rainy", workers="auto")
+    assert config.executor == {"type": "RayExecutor", "num_workers": "auto"}
 
 
 def test_a_dict_under_two_names_replaces_both(mine, write):

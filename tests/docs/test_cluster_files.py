@@ -19,7 +19,7 @@ def slurm_calls(folder, *arguments, nodes=4):
     script = next(b.text for b in BLOCKS if b.text.startswith("#!/bin/bash"))
     (folder / "bin").mkdir()
     hosts = "\n".join(f"echo n{n}" for n in range(1, nodes + 1)) + "\n"
-    for name in ("srun", "sleep", "fedseg", "scontrol"):
+    for name in ("srun", "sleep", "fedseg", "scontrol", "ray"):
         path = folder / "bin" / name
         path.write_text(STUB + hosts * (name == "scontrol"))
         path.chmod(0o755)

@@ -3,6 +3,9 @@
 import multiprocessing
 import os
 import signal
+import socket
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -110,6 +113,45 @@ def test_the_life_of_a_run(tmp_path, alone):
     process.wait()
     assert ray_processes.left_behind(started, DEADLINE) == []
     toyseg.check_resumed(alone, config)
+
+
+@pytest.fixture
+def ray_of_this_machine(monkeypatch):
+    """The process id of a Ray that runs already; its address is in RAY_ADDRESS, as on a cluster."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    options = [f"--port={address.rpartition(':')[2]}", "--num-cpus=2", "--include-dashboard=false"]
+    command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", *options]
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "0123456789abcdef" * 4)
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    started = {}
+    try:
+        lines = iter(process.stdout.readline, "")
+        assert any("Ray runtime started" in line for line in lines)
+        started = ray_processes.started_by(process.pid)
+        yield process.pid
+    finally:
+        process.terminate()  # which ends its processes
+        process.communicate(timeout=DEADLINE)
+        assert ray_processes.left_behind(started, DEADLINE) == []
+
+
+def test_workers_join_a_ray_that_is_running(tmp_path, alone, ray_of_this_machine):
+    """The recipe for Slurm and Kubernetes: --workers with executor.address."""
+    config = toyseg.settings(tmp_path, **CONFIG)
+    path = toyseg.write_config(tmp_path / "toy.py", config)
+    options = ("--workers", "2", "--cfg-options", "executor.address=auto")
+    process, started = run_until(path, config, 1, *options)
+    assert process.poll() is None, process.communicate()
+    assert "gcs_server" not in " ".join(started.values())  # no Ray of its own
+    assert len(ray_processes.workers_of(ray_of_this_machine)) == 2
+    process.communicate(timeout=DEADLINE)
+    assert process.returncode == 0
+    assert toyseg.run_differences(alone, config) == []
 
 
 def test_a_signal_while_ray_starts(tmp_path):
