@@ -112,7 +112,7 @@ class DomainEvaluator:
         runner: EvaluatedRun,
         sets: list[EvaluationSet],
         views: Collection[str] = (BY_DOMAIN,),
-        spread: bool = False,
+        spread: bool | None = None,
         tuning: tuple[int, float | None] = (1, None),
     ) -> None:
         self.runner, self.sets = runner, sets
@@ -212,8 +212,18 @@ class DomainEvaluator:
                             yield test, prefix, index, prediction
 
     def groups(self, test: EvaluationSet) -> Groups:
-        """The groups that metrics of a whole set count by: clients, or domains if asked for."""
-        return test.clients or (test.groups() if self.spread else {})
+        """The groups that metrics of a whole set count by: clients, or domains.
+
+        By domain if ``spread`` says so; if it is None, where pixels are counted, which is cheap,
+        and there are several domains.
+        """
+        if test.clients:
+            return test.clients
+        domains = test.groups()
+        by_domain = self.spread
+        if by_domain is None:
+            by_domain = len(domains) > 1 and test.counts_pixels()
+        return domains if by_domain else {}
 
     def client_images(self, test: EvaluationSet) -> Groups:
         """Client -> its test images in a set: held out, else of its domain or mix of classes."""
@@ -438,7 +448,8 @@ class FederatedValLoop(BaseLoop):
             ``global:<domain>/<metric>``.
         views: besides the model itself; see :class:`DomainEvaluator`. The fine-tuned view is of the
             last round, and brings the personal one as what was before.
-        spread: count by domain too: mean, deviation and worst ones of a set's domains.
+        spread: count by domain too: mean, deviation and worst ones of a set's domains. None: where
+            metrics of label maps are counted.
         fine_tune_steps, fine_tune_lr: of the fine-tuned view; None: the rate of ``optim_wrapper``.
     """
 
@@ -451,7 +462,7 @@ class FederatedValLoop(BaseLoop):
         evaluator: Any,
         evaluate_global: bool = False,
         views: Sequence[Literal["by_domain", "personal", "fine_tuned"]] = (BY_DOMAIN,),
-        spread: bool = False,
+        spread: bool | None = None,
         fine_tune_steps: PositiveInt = 10,
         fine_tune_lr: Positive | None = None,
     ) -> None:
@@ -491,6 +502,8 @@ class FederatedValLoop(BaseLoop):
             )
         self.evaluate_global = evaluate_global
         self.details: dict[str, Any] = {}
+        # of the last evaluation, as ``DomainEvaluator.tables``
+        self.tables: dict[str, Any] = {"sets": {}, "all": {}}
 
     def _due(self, round_: int) -> tuple[list[EvaluationSet], bool]:
         """The sets to evaluate after a round, and whether it is the last one."""
@@ -515,7 +528,7 @@ class FederatedValLoop(BaseLoop):
         self.domains.confusions = {} if self.kind == "test" else None
         metrics = self.domains.run(w, buffers, on_prediction, sets, final)
         self.confusions, self.domains.confusions = self.domains.confusions, None
-        details, tables = self.domains.details, self.domains.tables
+        details, self.tables = self.domains.details, self.domains.tables
         if self.evaluate_global and runner.averaging is not None:
             sets = [test for test in sets if not test.final_only]
             others = self.domains.run(runner.server.w, runner.server.buffers, None, sets, final)
@@ -523,16 +536,16 @@ class FederatedValLoop(BaseLoop):
             details |= {global_name(name): entry for name, entry in self.domains.details.items()}
         self.details = details
         if self.kind == "val" and runner.train_loop.pending is not None:
-            self._note_clients(runner.train_loop.pending, tables)
+            self._note_clients(runner.train_loop.pending)
         runner.call_hook(f"after_{self.kind}_epoch", metrics=metrics)
         runner.call_hook(f"after_{self.kind}")
         return metrics
 
-    def _note_clients(self, record: dict[str, Any], tables: Mapping[str, Any]) -> None:
+    def _note_clients(self, record: dict[str, Any]) -> None:
         """Write ``clients.json``; add ``client_accuracy`` (of the global model) to a line."""
-        if tables["sets"]:
+        if self.tables["sets"]:
             path = Path(self.runner.work_dir) / "clients.json"
-            content = {"round": record["round"], **tables}
+            content = {"round": record["round"], **self.tables}
             write_text(path, json.dumps(content, indent=1) + "\n")
         names = [test.name for test in self.sets]
         for name in (*map(global_name, names), *names):

@@ -83,9 +83,8 @@ class CountingMetric(BaseMetric):
         """Add counts of more images."""
         if self._evaluated:
             self.reset()
-        if self.counts is not None and counts.shape != self.counts.shape:
-            told = f"count: gives {[*self.counts.shape]}, then {[*counts.shape]}"
-            raise ConfigError(f"{type(self).__name__}.{told}: return one shape for every batch")
+        if self.counts is not None:
+            self._check_shape(self.counts, counts)
         self.counts = counts if self.counts is None else self.counts + counts
 
     def evaluate(self, size: int) -> dict[str, float]:
@@ -101,6 +100,13 @@ class CountingMetric(BaseMetric):
     def details(self) -> dict[str, Any]:
         """Values by class for the results: ``per_class()``, if the metric has it."""
         return {self.per_class_name: self.per_class()} if hasattr(self, "per_class") else {}
+
+    def _check_shape(self, known: Tensor, counts: Tensor) -> None:
+        """Raise ConfigError unless the counts of a batch have the shape of those before."""
+        if counts.shape != known.shape:
+            shapes = f"gives {[*known.shape]}, then {[*counts.shape]}"
+            name = type(self).__name__
+            raise ConfigError(f"{name}.count: {shapes}: return one shape for every batch")
 
     def _check(self, labels: Tensor, predictions: Tensor) -> tuple[Tensor, Tensor]:
         """Both as int64 of one shape."""
@@ -185,11 +191,22 @@ class Grouped(CountingMetric):
         if group is not None:
             owners[:] = list(self.groups).index(group)
         for owner in np.unique(owners).tolist():
-            rows = torch.from_numpy(np.flatnonzero(owners == owner)).to(labels.device)
-            counts = self.metric.counted(labels[rows], predictions[rows])
-            table = torch.zeros(len(self.groups), *counts.shape, dtype=counts.dtype)
-            table[owner] = counts
-            self.add(table)
+            rows = np.flatnonzero(owners == owner)
+            if len(rows) == len(owners):
+                counts = self.metric.counted(labels, predictions)
+            else:
+                rows = torch.from_numpy(rows).to(labels.device)
+                counts = self.metric.counted(labels[rows], predictions[rows])
+            self.add_to(owner, counts)
+
+    def add_to(self, group: int, counts: Tensor) -> None:
+        """Add counts of more images of a group, given by its number, in place."""
+        if self._evaluated:
+            self.reset()
+        if self.counts is None:
+            self.counts = counts.new_zeros(len(self.groups), *counts.shape)
+        self.metric._check_shape(self.counts[group], counts)
+        self.counts[group] += counts
 
     def count(self, labels: Tensor, predictions: Tensor) -> Tensor:
         raise NotImplementedError("samples are counted by process_samples")

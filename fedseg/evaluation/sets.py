@@ -15,7 +15,14 @@ from fedseg.checks import shown
 from fedseg.config.schema import check_value
 from fedseg.core.seeds import generator_for, seed_for
 from fedseg.errors import ConfigError, DataError, MissingDataError
-from fedseg.evaluation.metrics import Accuracy, ByCorruption, CountingMetric, Grouped, labels_of
+from fedseg.evaluation.metrics import (
+    Accuracy,
+    ByCorruption,
+    CountingMetric,
+    Grouped,
+    PixelMetric,
+    labels_of,
+)
 from fedseg.loaders.partitioned import balanced_batches, domains_of
 from fedseg.loaders.resident import resident_pipeline
 from fedseg.loaders.streaming import TIMEOUT, BatchLoader
@@ -113,6 +120,10 @@ class EvaluationSet(ABC):
     def counts(self) -> bool:
         """True if its metrics can count by group."""
         return all(isinstance(metric, CountingMetric) for metric in self._ungrouped)
+
+    def counts_pixels(self) -> bool:
+        """True if it :meth:`counts`, and a metric is of label maps."""
+        return self.counts() and any(isinstance(one, PixelMetric) for one in self._ungrouped)
 
     def count_by(self, groups: Groups) -> None:
         """Count anew, for each of these groups too; none: for all samples together."""

@@ -15,6 +15,7 @@ from fedseg.metric_names import Metric, domain_label, find_set, flatten, main_me
 from fedseg.names import PREPARED_BY
 from fedseg.report.corruptions import corruption_table
 from fedseg.runner.checkpoint import checkpoints
+from fedseg.runs.run_files import CLIENTS, read_clients
 from fedseg.runs.schema import FILE_NAME, Results, read_results
 from fedseg.runs.tables import TextTable
 from fedseg.units import format_bytes, format_duration
@@ -22,6 +23,7 @@ from fedseg.units import format_bytes, format_duration
 FILES = {
     "results.json": "metrics, versions, checksums",
     "history.jsonl": "a line for each round",
+    CLIENTS: "every domain or client",
     "tensorboard": "the same for TensorBoard",
 }
 PICTURES = {
@@ -30,6 +32,7 @@ PICTURES = {
     "client_accuracy": "accuracy for each client over rounds",
     "corruptions": "accuracy by corruption and severity",
 }
+WORST = 3  # clients or domains that are named
 Domains = Mapping[str, Mapping[str, Any]]
 
 
@@ -72,6 +75,8 @@ def print_test(results: Mapping[str, Any], files: Sequence[Path]) -> None:
     console.print(_domain_table(title, domains, columns).to_rich())
     for text in _coverage(domains):
         console.print(f"by_domain: {text}", soft_wrap=True)
+    for text in _worst_groups(results.get("groups", {})):
+        console.print(f"worst {text}", soft_wrap=True, highlight=False, markup=False)
     for path in files:
         console.print(printable(str(path)), soft_wrap=True, highlight=False, markup=False)
 
@@ -112,6 +117,21 @@ def _coverage(domains: Domains) -> list[str]:
     return [f"{some} of the {every} {text}" for some, every in counts if some < every]
 
 
+def _worst_groups(tables: Mapping[str, Domains]) -> Iterator[str]:
+    """Name the worst clients or domains of each evaluated domain that is counted by them.
+
+    ``tables``: evaluated domain -> client or domain -> its values.
+    """
+    for evaluated, groups in tables.items():
+        metric = _main_metric({n: {**entry, "images": None} for n, entry in groups.items()})
+        values = {n: entry[metric] for n, entry in groups.items() if is_number(entry.get(metric))}
+        if len(values) < 2:
+            continue
+        worst = sorted(values, key=values.__getitem__)[:WORST]
+        listed = ", ".join(f"{printable(name)} {_number(values[name])}" for name in worst)
+        yield f"{metric}, {domain_label(evaluated, tables)}: {listed}"
+
+
 def _facts(results: Results, folder: Path) -> Table:
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
@@ -120,6 +140,8 @@ def _facts(results: Results, folder: Path) -> Table:
     table.add_row("rounds", f"{results.completed_rounds} of {results.rounds}, {clients}")
     for text in _coverage(results.final):
         table.add_row("by_domain", text)
+    for number, text in enumerate(_worst_groups(read_clients(folder))):
+        table.add_row("" if number else "worst", escape(text))
     seconds = results.seconds
     parts = [f"{k} {format_duration(seconds[k])}" for k in ("train", "evaluate") if k in seconds]
     if "wall" in seconds:

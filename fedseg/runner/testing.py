@@ -71,6 +71,7 @@ def evaluate_checkpoint(
         "device": str(runner.flat.w.device),
         "versions": package_versions(),
         "domains": domains,
+        **({"groups": loop.tables["sets"]} if loop.tables["sets"] else {}),
         **({"confusion": loop.confusions} if loop.confusions else {}),
     }
     return runner, plain(results)

@@ -112,9 +112,7 @@ class RunFiles:
     @cached_property
     def clients(self) -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
         """Evaluated domain -> client or domain -> its values, of the last evaluation by client."""
-        path = own_path(self.folder, CLIENTS)
-        there = self.results is not None and path.is_file()
-        return read_model(ClientsFile, read_json(path), path).sets if there else {}
+        return {} if self.results is None else read_clients(self.folder)
 
     @cached_property
     def losses(self) -> dict[int, float]:
@@ -137,6 +135,17 @@ class RunFiles:
         options = (self.config or {}).get(part)
         value = options.get(key) if isinstance(options, Mapping) else None
         return value if isinstance(value, int) else None
+
+
+def read_clients(folder: Path) -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
+    """The values of ``clients.json``: evaluated domain -> client or domain -> its values.
+
+    Empty if the run counts by neither.
+    """
+    path = own_path(folder, CLIENTS)
+    if not path.is_file():
+        return {}
+    return read_model(ClientsFile, read_json(path), path).sets
 
 
 def _numbers(pairs: Iterable[tuple[int, Any]]) -> dict[int, float]:

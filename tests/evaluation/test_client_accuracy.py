@@ -304,6 +304,32 @@ def test_domains_in_every_view(tmp_path):
     assert set(images) == set(toyseg.USERS)
 
 
+@pytest.mark.parametrize(
+    ("metric", "spread", "counted"),
+    [
+        ("IoUMetric", None, True),
+        ("IoUMetric", False, False),
+        ("PixelAccuracy", None, False),  # does not count
+    ],
+)
+def test_label_maps_are_counted_by_domain(tmp_path, metric, spread, counted):
+    options = {} if spread is None else {"spread": spread}
+    config = toyseg.settings(
+        tmp_path,
+        val_evaluator={"type": metric},
+        averaging=None,
+        batchnorm=None,
+        train_cfg={"max_rounds": 1},
+        val_cfg=options,
+    )
+    runner = toyseg.train(config)
+    assert (Path(runner.work_dir) / "clients.json").is_file() == counted
+    metrics = runner.history.read()[-1]["metrics"]
+    assert ("seen/mIoU_worst10" in metrics) == counted
+    if counted:
+        assert set(clients_file(runner)["sets"]) == {"seen"}  # the others are of one domain
+
+
 VIEWS_OF_SEEN = ("by_domain", "personal", "fine_tuned")
 
 

@@ -37,12 +37,25 @@ def test_summary_names_metrics_files_and_the_next_command(small_run, small_confi
         assert f" {results.final[domain]['mIoU']:.2f} " in row
         assert f" {results.last_rounds.mean[f'{domain}/mIoU']:.2f} ± " in row
     assert "6 of 6, 2 of 2 clients each" in text
-    for name in ("results.json", "history.jsonl", "checkpoints/round_000006.pth"):
+    for name in ("results.json", "history.jsonl", "clients.json", "checkpoints/round_000006.pth"):
         assert name in text
     assert "pictures/curves.png" in text
     checkpoint = small_run / "checkpoints" / "round_000006.pth"
     assert f"fedseg test {small_config} {checkpoint}\n" in text  # one line, though long
     assert "fedseg prepare" not in text  # real data
+
+
+def test_the_three_worst_domains_or_clients_are_named(run_copy):
+    values = {"c1": 50.0, "c2": 40.0, "c3": 70.5, "c4": None, "c5": 45.25, "c6": 99.0}
+    clients = {name: {"images": 1, "accuracy": value} for name, value in values.items()}
+    one = {"images": 5, "mIoU": 3.0}
+    sets = {"test": clients, "test_personal": {"c6": {"images": 1}}, "seen": {"only": one}}
+    (run_copy / "clients.json").write_text(json.dumps({"sets": sets}))
+    lines = [line.split(maxsplit=1) for line in printed(run_copy).splitlines()]
+    named = [words[1].rstrip() for words in lines if words[:1] == ["worst"]]
+    assert named == ["accuracy, test standard: c2 40.00, c5 45.25, c1 50.00"]  # of several clients
+    (run_copy / "clients.json").unlink()
+    assert "c2 40.00" not in printed(run_copy) and "clients.json" not in printed(run_copy)
 
 
 def test_synthetic_data_are_marked(run_copy):

@@ -46,6 +46,12 @@ def test_figures_equal_those_of_training_without_its_data(
     for label in ("unseen", "seen standard", "seen by_domain"):
         assert f"  {label} " in out
     assert f"{trained['final']['seen_by_domain']['mIoU']:.2f}" in out
+    tables = json.loads((small_run / "clients.json").read_text())["sets"]
+    assert tested["groups"] == tables and "seen_by_domain" in tables
+    for name, label in {"seen": "seen standard", "seen_by_domain": "seen by_domain"}.items():
+        order = sorted(tables[name], key=lambda domain, name=name: tables[name][domain]["mIoU"])
+        worst = ", ".join(f"{domain} {tables[name][domain]['mIoU']:.2f}" for domain in order[:3])
+        assert f"worst mIoU, {label}: {worst}\n" in out
     assert len(list((folder / "pictures" / "seen_by_domain").glob("*.png"))) == 1
     rows = list(csv.reader((folder / "iou_by_class.csv").open()))
     assert rows[0] == ["class", "unseen", "seen", "seen_by_domain"]
