@@ -1,5 +1,7 @@
 """Clients in the evaluation: their test images, mixes of classes, and fine-tuned models."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -75,19 +77,33 @@ def fine_tune(run: Any, client: str, steps: int, lr: float | None) -> None:
     run.model.train()
     seed_model(seed_for(trainer.seed, "fine tune", index), flat.w.device)
     local.reset_state()
-    local.start_round(run.max_rounds)
-    local.change_rates(local.rates if lr is None else [lr] * len(local.rates))
-    own_loss, trainer.local_loss = trainer.local_loss, LocalLoss()
     task = Task(run.max_rounds, 0, index, client, data.sizes[index], steps, {})
-    tuned = Client(trainer, task, Message(flat.w.clone(), flat.buffers))
-    for batch in data.batches_alone(Job(0, 0, index, steps=steps)):  # no round is 0
-        run.interrupt.check()
-        tuned.batch = prepare_batch(run.model, batch, flat.w.dtype, training=True)
-        with torch.enable_grad():
-            local.gradient(tuned)
-        local.step()
-        tuned.step += 1
-    trainer.local_loss = own_loss
-    local.restore_rates()
-    local.start_round(max(run.round, 1))
-    run.model.eval()
+    with _plain_training(run, lr):
+        tuned = Client(trainer, task, Message(flat.w.clone(), flat.buffers))
+        for batch in data.batches_alone(Job(0, 0, index, steps=steps)):  # no round is 0
+            run.interrupt.check()
+            tuned.batch = prepare_batch(run.model, batch, flat.w.dtype, training=True)
+            with torch.enable_grad():
+                local.gradient(tuned)
+            local.step()
+            tuned.step += 1
+
+
+@contextmanager
+def _plain_training(run: Any, lr: float | None) -> Iterator[None]:
+    """Within it, local steps are those of the last round, at a rate, without a local loss.
+
+    Afterwards, also after an error, trainer and optimizer are as before, the model in eval mode.
+    """
+    trainer, local = run.trainer, run.trainer.local
+    local_loss = trainer.local_loss
+    try:
+        local.start_round(run.max_rounds)
+        local.change_rates(local.rates if lr is None else [lr] * len(local.rates))
+        trainer.local_loss = LocalLoss()
+        yield
+    finally:
+        trainer.local_loss = local_loss
+        local.restore_rates()
+        local.start_round(max(run.round, 1))
+        run.model.eval()

@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -419,22 +419,32 @@ def statistics_of(
     model = flat.model
     model.train()  # a network may leave layers in eval mode: these keep their statistics
     layers = [layer for layer in batchnorm_layers(model).values() if layer.training]
-    momenta = [layer.momentum for layer in layers]
     flat.w.copy_(w)
     flat.buffers.copy_(buffers)
     model.eval()
-    for layer in layers:
-        layer.reset_running_stats()
-        layer.momentum = None  # cumulative average
-        layer.train()
-    for batch in batches:
-        check()
-        prepared = prepare_batch(model, batch, flat.w.dtype, training=True)
-        with autocast():
-            forward(model, prepared, "tensor")
-    for layer, momentum in zip(layers, momenta, strict=True):
-        layer.momentum = momentum
+    with _cumulative_averages(layers):
+        for batch in batches:
+            check()
+            prepared = prepare_batch(model, batch, flat.w.dtype, training=True)
+            with autocast():
+                forward(model, prepared, "tensor")
     return flat.buffers.clone()
+
+
+@contextmanager
+def _cumulative_averages(layers: Sequence[Any]) -> Iterator[None]:
+    """Within it, BatchNorm layers of a model in eval mode average the statistics of all batches."""
+    momenta = [layer.momentum for layer in layers]
+    try:
+        for layer in layers:
+            layer.reset_running_stats()
+            layer.momentum = None
+            layer.train()
+        yield
+    finally:
+        for layer, momentum in zip(layers, momenta, strict=True):
+            layer.momentum = momentum
+            layer.eval()
 
 
 @LOOPS.register_module()
