@@ -53,7 +53,10 @@ def main() -> None:
     print(f"input {height}x{width}, batches of {costs['batch size']}, {costs['device']}")
     milliseconds = 1000 * costs["seconds per batch"]
     print(f"{milliseconds:.1f} ms a batch, {costs['images per second']:.1f} images/s")
-    model, peak = (format_bytes(costs[name]) for name in ("bytes of the model", "peak memory"))
+    model = format_bytes(costs["bytes of the model"])
+    peak = "not measured on a CPU"
+    if costs["peak memory"] is not None:
+        peak = format_bytes(costs["peak memory"])
     print(f"model {model}, {costs['trainable']:,} parameters trainable, peak memory {peak}")
     traffic = costs["bytes per round"]
     shown = traffic and ", ".join(f"{way} {format_bytes(n)}" for way, n in traffic.items())

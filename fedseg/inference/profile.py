@@ -23,7 +23,6 @@ from fedseg.runner.plan import rehearse
 from fedseg.runner.recorded import recorded
 from fedseg.runner.runner import FederatedRunner
 from fedseg.runs.history import HISTORY, read_history
-from fedseg.units import peak_memory
 
 
 def _recurrent(inputs: Sequence[int], weights: Any, *others: Any, **_: Any) -> int:
@@ -68,12 +67,7 @@ def profile_config(
                 model(images, mode="tensor")
         except UserError as error:
             raise ConfigError(f"size: {height}x{width}: {error}") from error
-        if images.is_cuda:
-            torch.cuda.reset_peak_memory_stats()
-        names = {"model": model, "images": images}
-        timer = Timer("model(images, mode='tensor')", globals=names, num_threads=get_num_threads())
-        median = timer.blocked_autorange(min_run_time=1).median
-    memory = torch.cuda.max_memory_allocated() if images.is_cuda else peak_memory() or 0
+        median, memory = _measure(model, images)
     flops = counter.get_flop_counts()
     prefix, inside = "network." * hasattr(model, "network"), getattr(model, "network", model)
     name, weights = type(model).__name__, sum(p.numel() for p in model.parameters())
@@ -95,9 +89,21 @@ def profile_config(
         "seconds per batch": median,
         "images per second": batch_size / median,
         "bytes of the model": (weights + flat.buffers.numel()) * flat.w.element_size(),
-        "peak memory": memory,
+        "peak memory": memory,  # of a GPU; None on a CPU, where PyTorch does not count it
         "bytes per round": dict(traffic) if traffic is not None else _traffic(cfg),
     }
+
+
+def _measure(model: nn.Module, images: torch.Tensor) -> tuple[float, int | None]:
+    """Median seconds of a forward pass, and the peak memory of its GPU in bytes (None on a CPU)."""
+    names = {"model": model, "images": images}
+    timer = Timer("model(images, mode='tensor')", globals=names, num_threads=get_num_threads())
+    if not images.is_cuda:
+        return timer.blocked_autorange(min_run_time=1).median, None
+    with torch.cuda.device(images.device):  # the GPU that timer and counters are about
+        torch.cuda.reset_peak_memory_stats()
+        median = timer.blocked_autorange(min_run_time=1).median
+        return median, torch.cuda.max_memory_allocated()
 
 
 def _input_size(cfg: Config, model: nn.Module) -> tuple[int, int]:

@@ -64,7 +64,9 @@ def make_plan(runner: FederatedRunner) -> dict[str, Any]:
     if runner.batchnorm is not None:
         masks = (runner.batchnorm.buffer_mask, runner.batchnorm.parameter_mask)
         state += sum(int(mask.sum()) for mask in masks) * server.w.element_size()
-    cuda, workers = server.w.is_cuda, {}
+    gpu_memory, workers = {}, {}
+    if server.w.is_cuda:
+        gpu_memory["peak GPU memory so far"] = torch.cuda.max_memory_allocated(server.w.device)
     if hasattr(runner.executor, "plan"):
         costs = [[data.num_steps(c) for c in chosen] for chosen in participants]
         workers = runner.executor.plan(costs, peak_memory() or 0)
@@ -85,7 +87,7 @@ def make_plan(runner: FederatedRunner) -> dict[str, Any]:
         "traffic up per round": _spread([rehearsal.up * len(c) for c in participants]),
         "client state when all have trained": state * len(data.clients),
         "peak memory so far": peak_memory() or 0,
-        **({"peak GPU memory so far": torch.cuda.max_memory_allocated()} if cuda else {}),
+        **gpu_memory,
         **workers,
         "seconds per local step": rehearsal.step_seconds,
         **(

@@ -1,12 +1,16 @@
 """Costs of a network against closed forms, and the bytes of a round against a run's own."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
+import torch
 
 import fedseg
 from fedseg.commands import main as command
 from fedseg.errors import ConfigError
+from fedseg.inference.profile import _measure
 
 
 def test_costs_are_those_of_closed_forms(monkeypatch, tmp_path, capsys):
@@ -30,6 +34,37 @@ def test_costs_are_those_of_closed_forms(monkeypatch, tmp_path, capsys):
     assert found["flops"] == 2 * (80 * 4 * 256 * (8 + 256 + 256 + 256) + 256 * 80)
     with pytest.raises(ConfigError, match="size: 16x16"):
         fedseg.profile("demo_shapes", size=(16, 16), device="cpu")
+
+
+class OnSecondGPU:
+    """What the measurement asks of a batch of images there."""
+
+    is_cuda, device = True, torch.device("cuda", 1)
+
+
+def test_memory_is_that_of_the_given_gpu(monkeypatch):
+    entered: list[torch.device] = []
+
+    @contextmanager
+    def enter(device: torch.device) -> Iterator[None]:
+        entered.append(device)
+        yield
+        entered.remove(device)
+
+    def bytes_of_entered_gpu() -> int:
+        return 100 * entered[-1].index
+
+    monkeypatch.setattr(torch.cuda, "device", enter)
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda: None)
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", bytes_of_entered_gpu)
+    _, memory = _measure(lambda images, mode: None, OnSecondGPU())
+    assert memory == 100
+
+
+def test_a_cpu_has_no_peak_memory(run_tool):
+    code, out, error = run_tool("profile", "demo_shapes", "--device", "cpu")
+    assert code == 0, error
+    assert "peak memory not measured on a CPU" in out
 
 
 def test_bytes_of_a_round_are_those_that_are_sent(small_run, small_config):
