@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shlex
 import shutil
 import socket
 import sys
@@ -17,7 +16,6 @@ from typing import Any
 from filelock import FileLock, Timeout
 from mmengine.config import Config
 
-from fedseg import cli
 from fedseg.errors import (
     ConfigError,
     DataError,
@@ -207,19 +205,20 @@ def explain_how_to_resume(cfg: Config) -> Iterator[None]:
         existing = checkpoints(root / "checkpoints") if again else []  # or an earlier run's still
         saved = "no round finished, nothing saved: rerun the command"
         if existing:
-            goes_on = f"Go on with: {resume_command(cfg)}"
-            saved = f"rounds 1 to {existing[-1][0]} are saved. {goes_on}"
+            saved = f"rounds 1 to {existing[-1][0]} are saved: {how_to_resume()}"
         advice = type(told)(f"{told}; {saved}")
         advice.details = told.details
         raise advice from error
 
 
-def resume_command(cfg: Config) -> str:
-    """The command that goes on with a run: this process's own with ``--resume``, if it trains."""
-    name, *arguments = [a for a in sys.argv if a != "--resume"]
-    if Path(name).name not in ("train.py", "fedseg train"):
-        arguments = [str(cfg.filename or "CONFIG"), "--work-dir", str(cfg.work_dir)]
-    return f"{cli.program()} train {shlex.join([*arguments, '--resume'])}"
+def how_to_resume() -> str:
+    """What continues the run of this process, which a command or a call from Python started."""
+    program = Path(sys.argv[0]).name
+    if program in ("fedseg train", "train.py"):
+        return "the same command with --resume continues"
+    if program.startswith("fedseg "):  # a demo resumes by itself
+        return "the same command continues"
+    return "the same call with resume=True continues"
 
 
 def set_aside_later(cfg: Config, round_: int, goes_on: bool) -> Path | None:

@@ -197,7 +197,8 @@ def test_what_the_system_refuses(tmp_path, call):
     run.register_hook(CallHook(call, 3))
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     try:
-        with pytest.raises(ResourceError, match=rf"{CASES[call]}.*rounds 1 to 2 are saved.*resume"):
+        message = rf"{CASES[call]}.*rounds 1 to 2 are saved: the same call with resume=True"
+        with pytest.raises(ResourceError, match=message):
             run.train()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
@@ -274,8 +275,14 @@ def test_what_an_earlier_run_saved_is_not_told_as_this_ones(tmp_path, monkeypatc
     monkeypatch.setattr(FederatedRunner, "build_federation", build)
     with pytest.raises(ResourceError, match="no round finished, nothing saved: rerun the command"):
         toyseg.train(config)
-    with pytest.raises(ResourceError, match="rounds 1 to 6 are saved"):
-        toyseg.train(config, resume=True)
+    for program, advice in {
+        "python": "the same call with resume=True continues",
+        "fedseg train": "the same command with --resume continues",
+        "fedseg demo": "the same command continues",
+    }.items():
+        monkeypatch.setattr(sys, "argv", [program])
+        with pytest.raises(ResourceError, match=f"rounds 1 to 6 are saved: {advice}"):
+            toyseg.train(config, resume=True)
 
 
 def test_lacking_memory_is_not_the_device_s_fault(tmp_path):
