@@ -3,7 +3,7 @@
 #   docker build -t fedseg .                        without a GPU
 #   docker build -t fedseg --build-arg BASE=nvidia/cuda:13.0.2-cudnn-runtime-ubuntu24.04 \
 #     --build-arg TORCH_WHEELS= .                   for NVIDIA's GPUs; run it with --gpus all
-#   docker build -t fedseg --build-arg EXTRAS=ray,curvature .
+#   docker build -t fedseg --build-arg EXTRAS=ray,export .
 #   docker run --rm -v "$PWD:/workspace" fedseg list
 ARG BASE=ubuntu:24.04
 FROM ${BASE}

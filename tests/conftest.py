@@ -116,6 +116,12 @@ def write_streets(root: Path) -> None:
     write_split(root / "splits" / "test", Split(test))
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what .ci/run could not install, above the list of skipped tests."""
+    for line in os.environ.get("FEDSEG_LEFT_OUT", "").splitlines():
+        terminalreporter.write_line(f"LEFT OUT {line}")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def one_thread() -> Iterator[None]:
     """The problems are tiny: threads would only wait for one another."""

@@ -2,6 +2,7 @@
 
 import ast
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -68,6 +69,22 @@ def test_nothing_that_is_generated_is_tracked():
     assert not [name for name in names if generated & set(name) or name[0] == "data"]
 
 
+def test_extras_that_are_named_exist():
+    """In messages, pages and the Dockerfile."""
+    pyproject = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    extras = re.split(r"^\[project\.", pyproject, flags=re.MULTILINE)
+    optional = next(part for part in extras if part.startswith("optional-dependencies"))
+    known = set(re.findall(r"^(\w+) = \[", optional, re.MULTILINE))
+    named = {"ray": []}
+    for path in tracked_files():
+        if path.suffix in (".py", ".md", ".sh") or path.name == "Dockerfile":
+            for names in re.findall(r"\bfedseg\[([a-z,]+)\]|EXTRAS=([a-z,]+)", path.read_text()):
+                for name in "".join(names).split(","):
+                    named.setdefault(name, []).append(str(path.relative_to(ROOT)))
+    assert len(named) > 5
+    assert not {name: paths for name, paths in named.items() if name not in known}
+
+
 def test_modules_have_docstrings():
     sources = [p for top in ("fedseg", "data_prep", "tools") for p in (ROOT / top).rglob("*.py")]
     assert sources
@@ -90,3 +107,35 @@ def test_modules_keep_nothing_that_two_calls_share():
         ("fedseg/datasets/images.py", "_whole"),  # hashes of images that are not damaged
         ("fedseg/runner/checkpoint.py", "_SHARED"),  # checksums of files
     }
+
+
+MAKE = """#!/bin/sh
+case $1 in
+  docs-tools) echo "no network" >&2; exit 2;;
+  test) echo "$FEDSEG_LEFT_OUT"; echo "3 passed, 2 skipped"; exit 2;;
+esac
+"""
+
+
+def test_continuous_integration_says_what_it_could_not_install(tmp_path):
+    """A program that cannot be installed hides no test, and the tests' exit code is its own."""
+    for name in ("bash", "dirname", "env", "tail", "timeout"):
+        (tmp_path / name).symlink_to(shutil.which(name))
+    for name, script in {
+        "make": MAKE,
+        "id": "#!/bin/sh\necho 0\n",
+        "apt-get": "#!/bin/sh\necho 'cannot reach the archive'\nexit 100\n",
+    }.items():
+        (tmp_path / name).write_text(script)
+        (tmp_path / name).chmod(0o755)
+    done = subprocess.run(
+        ["bash", str(ROOT / ".ci" / "run")],
+        env={"PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "page, Chromium cannot be installed: cannot reach the archive" in done.stdout
+    assert "site, MkDocs cannot be installed: no network" in done.stdout
+    assert done.stdout.splitlines()[-1] == "3 passed, 2 skipped"
