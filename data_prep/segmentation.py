@@ -175,8 +175,12 @@ def prepare_copied(data_set: PairedSet, root: Path, options: CopyOptions) -> Out
     return _outcome(data_set, [split], root)
 
 
-def prepare_demo_streets(root: Path = DEMO) -> None:
-    """Streets for the demos, in a folder of their own: IDDA in its rainy setting, few images."""
+def prepare_demo_streets(root: Path = DEMO, size: tuple[int, int] = (232, 128)) -> None:
+    """Streets for the demos, in a folder of their own: IDDA in its rainy setting, few images.
+
+    Args:
+        size: width and height in pixels.
+    """
     prepare_streets(
         IDDA,
         root,
@@ -184,7 +188,7 @@ def prepare_demo_streets(root: Path = DEMO) -> None:
             distribution=["heterogeneous"],
             setting=["rainy"],
             synthetic=True,
-            size=(232, 128),  # width, height in pixels
+            size=size,
             limit_per_user=8,
             limit_test=1,  # of each of the 69 seen and 35 unseen domains
             overwrite=True,  # of splits: the folder is the demo's own

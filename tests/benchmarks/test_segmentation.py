@@ -1,5 +1,9 @@
 """The benchmark of a segmentation round."""
 
+import shutil
+
+import pytest
+from benchmarks import engine
 from benchmarks import segmentation as benchmark
 
 from fedseg.runner.experiment import load_config
@@ -24,3 +28,34 @@ def test_evaluation_and_loading(small_config, tmp_path):
     assert set(measured["seconds per image"]) == {"forward", "evaluation", "decoded", "cached"}
     assert measured["evaluation / forward"] > 0 and measured["cached / decoded"] > 0
     assert len(list((tmp_path / "cache").iterdir())) == 2
+
+
+@pytest.fixture
+def rendered(small_config, tmp_path, monkeypatch):
+    """A fresh clone's folder; the sizes of the streets that are rendered in it."""
+    sizes = []
+
+    def render(root, size):
+        sizes.append((str(root), size))
+        data = small_config.parent / "data"
+        shutil.copytree(data / "IDDAsmall", root / "IDDAsmall")
+        shutil.copytree(data / "splits", root / "splits" / "heterogeneous" / "rainy")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(engine, "prepare_demo_streets", render)
+    return sizes
+
+
+def test_an_evaluation_is_measured_on_a_fresh_clone(rendered, tmp_path):
+    options = ["model.type=BiSeNetV2Segmentor", "train_dataloader.batch_size=2"]
+    measured = benchmark.evaluation(tmp_path, images=1, repeats=1, cfg_options=options)
+    assert measured["evaluation / forward"] > 0
+    assert rendered == [("data/demo", (464, 256))]
+
+
+def test_steps_are_measured_on_a_fresh_clone(rendered, tmp_path, monkeypatch):
+    monkeypatch.setattr(benchmark, "in_own_process", lambda function, config, clients: 1.0)
+    monkeypatch.setattr(benchmark, "measure", lambda config, *sizes: {"steps": 1})
+    for _ in range(2):  # the second time they are there
+        assert benchmark.segmentation(tmp_path)["steps"] == 1
+    assert rendered == [("data/demo", (464, 256))]

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import statistics
+import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -12,14 +13,24 @@ from mmengine.config import Config
 
 from fedseg.config.components import DEFAULT_HOOKS
 from fedseg.core.client_data import ClientData
+from fedseg.data_prep.segmentation import prepare_demo_streets
 from fedseg.optim import OptimWrapper, build_local_optimizer
 from fedseg.runner.runner import FederatedRunner
 from fedseg.runner.sampler import FixedSampler
 from fedseg.units import peak_memory
 
 CONFIGS = Path(__file__).parents[2] / "configs"
+STREETS = Path("data/demo")  # which configs/demo.py reads
 ENDLESS = 10**6  # rounds of the run that the measured ones are cut from
 Seconds = Mapping[str, list[float]]
+
+
+def make_streets(config: Config) -> None:
+    """Render the streets of configs/demo.py if the config reads them and they are not there."""
+    root = Path(config.train_dataloader.dataset.get("data_root") or "")
+    if root == STREETS and not root.exists():
+        print(f"rendering street scenes in {root}", file=sys.stderr, flush=True)
+        prepare_demo_streets(root, size=(464, 256))
 
 
 def strip(config: Config, clients: int) -> Config:

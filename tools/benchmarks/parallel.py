@@ -158,6 +158,7 @@ def parallel(
 ) -> dict[str, float]:
     """Images a second on workers of one thread, beside as many independent processes."""
     cfg = load_config(config, work_dir=folder, options=cfg_options)
+    engine.make_streets(cfg)
     if cfg.train_dataloader.get("type") == "ResidentData":
         adapt(cfg, clients, samples, test_images=1)
     here = in_own_process(measure, cfg.copy(), clients, repeats, 0)

@@ -83,6 +83,7 @@ def segmentation(
     12 local steps are FedDrive's: 48 images, 2 epochs, batches of 8.
     """
     cfg = load_config(config, work_dir=folder, options=cfg_options)
+    engine.make_streets(cfg)
     cfg.train_cfg.amp = amp
     with naming(cfg):
         peaks = {f"{n} clients": in_own_process(peak_of_round, cfg, n) for n in MEMORY_CLIENTS}
@@ -150,6 +151,7 @@ def evaluation(
 ) -> dict[str, Any]:
     """An evaluation beside the forward passes alone, and loading from a cache beside decoding."""
     cfg = load_config(config, work_dir=folder, options=cfg_options)
+    engine.make_streets(cfg)
     with naming(cfg):
         runner = FederatedRunner.from_cfg(engine.strip(cfg, 1))
         runner.build_federation()
