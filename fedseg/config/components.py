@@ -151,6 +151,10 @@ def check_components(config: Mapping[str, Any]) -> None:
     """Raise ConfigError with every unknown type and wrong argument of a complete config."""
     mistakes = Mistakes()
     propose = partial(propose_place, config=config)
+    config = dict(config)
+    for part in ("dataloader", "evaluator"):  # each mistake once
+        if config.get(f"test_{part}") == config.get(f"val_{part}"):
+            config.pop(f"test_{part}", None)
     with mistakes:
         check_values(config["train_cfg"], LOCAL_TRAINING, "train_cfg")
     for pattern, place in PLACES.items():

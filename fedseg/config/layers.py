@@ -64,6 +64,7 @@ class Merged(NamedTuple):
         Args:
             lists: numbers as keys replace entries of a list.
         """
+        layer = _with_tests(layer, self.values)
         values = _copy(layer.values)
         earlier = get(self.values, "custom_imports.imports", [])
         imports = values.get("custom_imports")
@@ -82,6 +83,24 @@ def merge(layers: Iterable[Layer]) -> Merged:
     for layer in layers:
         merged = merged.add(layer)
     return merged
+
+
+def _with_tests(layer: Layer, config: Mapping[str, Any]) -> Layer:
+    """The layer with its changes of ``val_dataloader`` and ``val_evaluator`` for the test, too.
+
+    Training and ``fedseg test`` have one description of test sets, until a layer sets that of the
+    test itself or turns the evaluation of training off.
+
+    Args:
+        config: what the layer is merged over.
+    """
+    values = dict(layer.values)
+    for part in ("dataloader", "evaluator"):
+        val, test = f"val_{part}", f"test_{part}"
+        is_shared = config.get(test) is not None and config.get(val) == config.get(test)
+        if is_shared and test not in values and values.get(val) is not None:
+            values[test] = _copy(values[val])
+    return layer._replace(values=values)
 
 
 def _copy(value: Any) -> Any:
@@ -284,11 +303,12 @@ def keep_layers(config: Config, layers: Sequence[Layer]) -> None:
 def set_values(config: Config, option: str, values: Mapping[str, Any]) -> None:
     """Merge values by dotted key into a config, as an option of a command line gives them."""
     for key, value in values.items():
+        layer = _with_tests(Layer.of(option, {key: value}), config)
         try:
-            config.merge_from_dict({key: value})
+            config.merge_from_dict(layer.values)
         except (TypeError, KeyError, IndexError) as error:
             raise ConfigError(f"{option}: {key}: {error}") from error
-        keep_layers(config, [*layers_of(config), Layer.of(option, {key: value})])
+        keep_layers(config, [*layers_of(config), layer])
 
 
 @contextmanager

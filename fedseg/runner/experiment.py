@@ -132,7 +132,9 @@ def override_fields(config: Config, options: Options) -> None:
             mistakes.add(
                 f"--cfg-options: {option!r} is not a Python value such as dict(type='SGD', lr=0.1)"
             )
-    for key, value in overrides.items():
+    # those of the test first: the others then leave it as it is
+    for key in sorted(overrides, key=lambda key: not key.startswith("test_")):
+        value = overrides[key]
         with mistakes:
             if key.partition(".")[0] in COMPOSED:
                 raise ConfigError(

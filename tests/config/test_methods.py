@@ -461,6 +461,43 @@ def test_workers_keep_the_other_options_of_the_executor():
     assert config.executor == {"type": "RayExecutor", "num_workers": "auto"}
 
 
+HARDER = "val_dataloader = dict(unseen=dict(dataset=dict(users='harder')))\n"
+RAINY = "_base_ = 'fedseg::settings/idda_rainy.py'\n"
+
+
+def test_a_config_that_changes_the_test_sets_of_training_changes_those_of_the_test(write):
+    metric = "val_evaluator = dict(prefix='own')\n"
+    base = write("base.py", RAINY + HARDER + metric)
+    own = write("own.py", f"_base_ = '{base.name}'\nmethods = ['fedasam', 'swa']\n")
+    config = load_config(own, options=["val_dataloader.seen.batch_size=3"])
+    assert config.test_dataloader == config.val_dataloader
+    assert config.test_dataloader.unseen.dataset.users == "harder"
+    assert config.test_dataloader.seen.batch_size == 3
+    assert config.test_evaluator == config.val_evaluator and config.test_evaluator.prefix == "own"
+
+
+@pytest.mark.parametrize("place", ["the same file", "a file below", "the command line"])
+def test_test_sets_that_a_config_sets_itself_stay(write, place):
+    other, options = "test_dataloader = dict(unseen=dict(batch_size=5))\n", []
+    if place == "the same file":
+        path = write("own.py", RAINY + HARDER + other)
+    elif place == "a file below":
+        write("base.py", RAINY + other)
+        path = write("own.py", "_base_ = 'base.py'\n" + HARDER)
+    else:
+        path = write("own.py", RAINY)
+        options = ["val_dataloader.unseen.dataset.users=harder", "test_dataloader.seen.drop_last=1"]
+    config = load_config(path, options=options)
+    assert config.val_dataloader.unseen.dataset.users == "harder"
+    assert config.test_dataloader.unseen.dataset.users == "test_user_diff_domain"
+
+
+def test_a_run_without_evaluation_has_test_sets():
+    config = load_config("idda_rainy", options=["val_dataloader=None", "val_evaluator=None"])
+    assert config.val_dataloader is None and set(config.test_dataloader) == {"unseen", "seen"}
+    assert complete_config(config).test_evaluator.type == "IoUMetric"
+
+
 def test_a_dict_under_two_names_replaces_both(mine, write):
     path = write(
         "own.py",
