@@ -31,6 +31,7 @@ from fedseg.names import by_case, did_you_mean
 from fedseg.runner import experiment
 from fedseg.runner.experiment import Options, load_config
 from fedseg.runs.schema import FILE_NAME, Results, check_finished, read_results
+from fedseg.trust import Trust, as_list, own_parts
 
 
 def _flat(domains: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
@@ -52,11 +53,13 @@ class Run:
         folder: its work dir.
         results: the content of ``results.json``.
         history: a record of each round, as in ``history.jsonl``.
+        trust: code of the run that is executed where its model is built.
     """
 
     folder: Path
     results: Results
     history: tuple[dict[str, Any], ...]
+    trust: tuple[str, ...] = ()
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -69,7 +72,7 @@ class Run:
         Args:
             images: files, or arrays uint8 [H, W, 3] in RGB.
             options: ``batch_size``, and those of :func:`fedseg.inference.predictor.opened`, such as
-                ``domain``, ``device``, ``trust``.
+                ``domain`` and ``device``.
         """
         from fedseg.inference.predictor import opened
 
@@ -78,7 +81,7 @@ class Run:
         if one or isinstance(images, str | Path) or not isinstance(images, Iterable):
             raise ConfigError("images: must be a list of images, not a single one: give [image]")
         images, batch_size = list(images), options.pop("batch_size", None)
-        with opened(self.folder, **options) as predictor:
+        with opened(self.folder, **{"trust": self.trust, **options}) as predictor:
             predictions = {p.index: p.classes for p in predictor.predict(images, batch_size)}
             if predictor.used_means:
                 warnings.warn(predictor.statistics, stacklevel=2)
@@ -133,6 +136,13 @@ class Prepared:
     splits: tuple[Path, ...]
 
 
+def _open_run(run: Run | str | Path, options: dict[str, Any]) -> tuple[Path, dict[str, Any]]:
+    """The folder of a run, and options of it; a run brings what it trusts."""
+    if isinstance(run, Run):
+        return run.folder, {"trust": run.trust, **options}
+    return Path(run), options
+
+
 def train(
     config: Config | str | Path,
     methods: Sequence[str] = (),
@@ -150,7 +160,8 @@ def train(
         config: the name or path of a setting or experiment; or a loaded config, which has its
             methods and options: omit the other arguments.
         methods: merged over it, such as ``["fedasam", "swa"]``.
-        work_dir: default: ``work_dirs/<experiment>/seed<seed>``.
+        work_dir: default: ``work_dirs/<experiment>/seed<seed>``; of a config that was made in
+            Python and has none, ``work_dirs/run``.
         options: overrides of config fields, ``{"train_cfg.max_rounds": 10}`` or
             ``["train_cfg.max_rounds=10"]``.
         seed: default: the config's, else 0.
@@ -166,22 +177,25 @@ def train(
         raise ConfigError(
             "train: methods and options cannot be added to a loaded config: give a name instead"
         )
-    experiment.train(config, quiet=quiet)
-    return read_run(config.work_dir)
+    work_dir = experiment.train(config, quiet=quiet)
+    parts = own_parts(config).values()  # imported by now
+    return read_run(work_dir, [Path(part).resolve() for part in parts])
 
 
-def read_run(folder: str | Path) -> Run:
+def read_run(folder: str | Path, trust: Trust = ()) -> Run:
     """Read a finished run, whether it was evaluated or not.
 
     Args:
         folder: its work dir. Raises DataError if the run is not finished or its files are damaged.
+        trust: code that the run imports and that is executed where its model is built: a
+            ``FILE.py``, a folder, an installed module, or several of them.
     """
     from fedseg.runs import run_files
 
     path = Path(folder) / FILE_NAME
     check_finished(read_results(path, strict=False), path)
     run = run_files.read_run(folder, strict=False)
-    return Run(run.folder, run.results, tuple(run.history))
+    return Run(run.folder, run.results, tuple(run.history), tuple(as_list(trust)))
 
 
 def evaluate(
@@ -192,7 +206,7 @@ def evaluate(
     out: str | Path | None = None,
     options: Options = (),
     amp: bool = False,
-    trust: Sequence[str] = (),
+    trust: Trust = (),
     pictures: int = 0,
 ) -> Evaluation:
     """Evaluate a checkpoint on every domain; needs no training data.
@@ -205,10 +219,11 @@ def evaluate(
         amp: evaluate a config in bfloat16.
         out: where files go; default: ``test/<checkpoint's name>`` in the work dir of its run.
         options: overrides of config fields.
-        trust: modules whose classes a run's recorded config may name.
+        trust: code of the run that is executed, as in :func:`read_run`; default: what the run has.
         pictures: number of pictures per domain.
     """
-    run = run.folder if isinstance(run, Run) else run
+    if isinstance(run, Run):
+        run, trust = run.folder, trust or run.trust
     folder = Path(run) if not isinstance(run, Config) and Path(run).is_dir() else None
     _refuse_methods("evaluate", run, methods)
     if amp and folder is not None:
@@ -282,7 +297,8 @@ def predict(
     paths = [paths] if isinstance(paths, str | Path) else paths
     if paths is not None:
         files.find_images(paths)
-    with opened(run.folder if isinstance(run, Run) else run, **options) as predictor:
+    folder, options = _open_run(run, options)
+    with opened(folder, **options) as predictor:
         if paths is None:
             written = files.write_test_predictions(predictor, Path(out), advance)
         else:
@@ -311,7 +327,7 @@ def export(
     from fedseg.inference import export as module
     from fedseg.inference.predictor import opened
 
-    folder = run.folder if isinstance(run, Run) else Path(run)
+    folder, options = _open_run(run, options)
     place = Path(out) if out else own_folder(folder, "export") / module.FORMATS.get(format, "")
     with opened(folder, **options) as predictor:
         return module.export(predictor, format, place, size)
@@ -326,7 +342,7 @@ def profile(
     device: str | None = None,
     amp: bool = False,
     options: Options = (),
-    trust: Sequence[str] = (),
+    trust: Trust = (),
 ) -> dict[str, Any]:
     """Measure parameters, FLOPs by part, latency, memory and bytes of a round; plain values.
 
@@ -338,11 +354,12 @@ def profile(
         device: such as ``cuda``; default: the config's.
         amp: measure in bfloat16.
         options: overrides of config fields.
-        trust: modules whose classes a run's recorded config may name.
+        trust: code of the run that is executed, as in :func:`read_run`; default: what the run has.
     """
     from fedseg.inference.profile import profile_config, profile_run
 
-    target = target.folder if isinstance(target, Run) else target
+    if isinstance(target, Run):
+        target, trust = target.folder, trust or target.trust
     options = [options] if isinstance(options, str | Mapping) else [*options]
     options += [f"device={device}"] if device else []
     options += ["train_cfg.amp=True"] if amp else []

@@ -252,15 +252,29 @@ def add_cfg_options(parser: argparse.ArgumentParser, text: str) -> None:
 
 def add_trust(parser: argparse.ArgumentParser) -> None:
     """The option ``--trust`` of what reads a run that may come from anyone."""
-    text = "allow the run's recorded config to use the classes that they register"
-    text = f"import these modules of yours or installed ones, and {text}"
-    parser.add_argument("--trust", **MANY, metavar="MODULE", help=text)
+    text = "execute code that the run imports: a file, the modules of a folder that the run names, "
+    text += "or an installed module"
+    parser.add_argument("--trust", **MANY, metavar="FILE.py|FOLDER|MODULE", help=text)
 
 
-def say_trust(modules: list[str]) -> None:
+def say_trust(trust: list[str]) -> None:
     """Say in a line what ``--trust`` allows."""
-    if modules:
-        print(f"trusted: {', '.join(modules)} and the classes registered there")
+    if trust:
+        print(f"trusted: {', '.join(trust)} and the classes registered there")
+
+
+def is_command(name: str = "") -> bool:
+    """True if this process runs ``fedseg NAME``, or any command; False in a user's program."""
+    program, _, command = sys.argv[0].partition(" ")
+    return program == "fedseg" and command != "" and name in ("", command)
+
+
+def command_with(*words: str) -> str | None:
+    """The command that this process runs, with more words; None in a program of the user's own."""
+    if not is_command():
+        return None
+    name = sys.argv[0].removeprefix("fedseg ")
+    return f"{program()} {shlex.join([name, *sys.argv[1:], *words])}"
 
 
 def program() -> str:

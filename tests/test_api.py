@@ -1,5 +1,6 @@
 """The suite from Python: what it returns, what it refuses, and the notebook that shows it."""
 
+import ast
 import json
 from functools import partial
 from pathlib import Path
@@ -22,6 +23,13 @@ def test_importing_fedseg_imports_nothing_slow():
     code = "import fedseg, sys; print(*{'torch', 'numpy', 'mmengine'} & sys.modules.keys())"
     assert python(code).strip() == ""
     assert all(callable(getattr(fedseg, name)) for name in fedseg.__all__)
+
+
+def test_the_stub_has_every_name():
+    """Of ``__all__``, which editors and type checkers do not see: they are imported late."""
+    tree = ast.parse(Path(fedseg.__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
+    imports = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
+    assert {node.names[0].asname for node in imports} == set(fedseg.__all__)
 
 
 def test_a_run_is_read_and_evaluated_as_it_was(small_run, small_config, tmp_path):
@@ -82,7 +90,7 @@ def test_a_run_without_evaluation_is_returned(small_config, tmp_path, capsys):
     run = fedseg.train(small_config, work_dir=tmp_path / "run", options=options)
     assert (run.metrics, run.results.completed_rounds) == ({}, 1)
     assert fedseg.read_run(tmp_path / "run").history == run.history
-    print_summary(tmp_path / "run", small_config)
+    print_summary(tmp_path / "run")
     assert "fedseg test" not in capsys.readouterr().out
 
 

@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 GROUND = {
     *("batchnorm", "checks", "cli", "errors", "files", "memory", "names", "opencv", "parts"),
-    "registry",
+    *("registry", "trust"),
 }
 GROUND |= {"config.keys", "config.schema", "metric_names", "units"}
 # package -> what it may import besides itself; a single module is named in full

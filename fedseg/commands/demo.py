@@ -113,7 +113,7 @@ def train_images(options: Sequence[str]) -> None:
     again = ", continuing where it stopped" if config.resume else ""
     print(f"training in {config.work_dir}{again}", file=sys.stderr, flush=True)
     train(config)
-    print_summary(config.work_dir, config.filename, "cifar10_a005_fedasam_swa")
+    print_summary(config.work_dir, "cifar10_a005_fedasam_swa")
 
 
 def gap(run: Path) -> str:

@@ -43,5 +43,5 @@ def main() -> int:
     if not dry_run:
         from fedseg.report.summary import print_summary
 
-        print_summary(config.work_dir, name)
+        print_summary(config.work_dir)
     return 0

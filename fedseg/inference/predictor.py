@@ -39,6 +39,7 @@ from fedseg.runner.experiment import Options
 from fedseg.runner.recorded import newest_checkpoint, recorded
 from fedseg.runner.runner import FederatedRunner
 from fedseg.runs.schema import FILE_NAME, read_results_file
+from fedseg.trust import Trust
 
 # steps of a test pipeline after which an image still shows all of the photograph
 RESIZES = {"Resize", "ResizeInput", "ResizeLabel", "LongestMaxSize", "SmallestMaxSize"}
@@ -297,7 +298,7 @@ def opened(
     device: str | None = None,
     amp: bool | None = None,
     options: Options = (),
-    trust: Sequence[str] = (),
+    trust: Trust = (),
 ) -> Iterator[Predictor]:
     """A run's model, ready to predict; its recorded config is read as data.
 
@@ -310,7 +311,7 @@ def opened(
         device: such as ``cuda``; default: the run's, if there is one.
         amp: predict in bfloat16; default: as in the run.
         options: overrides of config fields.
-        trust: modules whose classes the run's recorded config may name.
+        trust: code of the run that is executed; see :func:`fedseg.trust.import_trusted`.
     """
     folder = Path(folder)
     path = Path(checkpoint) if checkpoint else newest_checkpoint(folder)[1]

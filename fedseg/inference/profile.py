@@ -23,6 +23,7 @@ from fedseg.runner.plan import rehearse
 from fedseg.runner.recorded import recorded
 from fedseg.runner.runner import FederatedRunner
 from fedseg.runs.history import HISTORY, read_history
+from fedseg.trust import Trust
 
 
 def _recurrent(inputs: Sequence[int], weights: Any, *others: Any, **_: Any) -> int:
@@ -136,7 +137,7 @@ def _traffic(cfg: Config) -> dict[str, int] | None:
 
 
 def profile_run(
-    folder: Path, options: Sequence[str] = (), trust: Sequence[str] = (), **sizes: Any
+    folder: Path, options: Sequence[str] = (), trust: Trust = (), **sizes: Any
 ) -> dict[str, Any]:
     """Profile the network of a run; its bytes are the median of the rounds that it counted."""
     history = read_history(own_path(folder, HISTORY), finished=False)

@@ -41,6 +41,7 @@ from fedseg.runs.schema import (
     own_digest,
     read_results_file,
 )
+from fedseg.trust import Trust, import_trusted, modules_named
 
 NESTED = (Mapping, list, tuple)
 RELATIVE = 1e-9  # of sums over the history, which is made of printed numbers
@@ -125,7 +126,7 @@ def verify(
     folder: str | Path,
     config: str | Path | None = None,
     options: Sequence[str] = (),
-    trusted: Sequence[str] = (),
+    trust: Trust = (),
 ) -> Verification:
     """Recompute what ``results.json`` in the work dir of a run holds.
 
@@ -134,13 +135,14 @@ def verify(
     curves, traffic and counts are recomputed from ``history.jsonl``, which must have the rounds,
     participants, evaluations and traffic that the config asks for.
 
-    The run may come from anyone: nothing of it is executed or imported, but ``trusted`` modules of
-    the user's own, and of these only registered classes; see :mod:`fedseg.runner.recorded`.
+    The run may come from anyone: nothing of it is executed or imported, but what the user trusts,
+    and of that only registered classes are built; see :mod:`fedseg.runner.recorded`.
 
     Args:
         config: a config file of the user's own, which is a program; default: what the run recorded.
         options: ``KEY=VALUE`` overrides for reading images and clients and for evaluating the
             checkpoint; what the run says of its config is compared with that without them.
+        trust: see :func:`fedseg.trust.import_trusted`.
     """
     folder = Path(folder)
     results = read_results_file(own_path(folder, FILE_NAME))
@@ -151,7 +153,7 @@ def verify(
     with threads(results.threads), tempfile.TemporaryDirectory() as name:
         scratch = Path(name)
         if config is None:
-            reading = recorded(folder, scratch, options, trusted)
+            reading = recorded(folder, scratch, options, trust)
         else:
             used = load_config(config, (), scratch, options, results.seed, _used_amp(folder))
             with naming(used):
@@ -167,7 +169,10 @@ def verify(
                 outcome.compare(results.model_dump(include=set(computed)), computed, "", "config")
             if config is None or not options:  # which are on purpose
                 _compare_config(outcome, results, stated)
-            _compare_data(outcome, results, stated, complete, trusted if config is None else None)
+            trusted = None
+            if config is None:
+                trusted = import_trusted(trust, modules_named(complete), folder)
+            _compare_data(outcome, results, stated, complete, trusted)
             _compare_history(outcome, results, history, stated)
     if results.results_sha256 is not None:
         checksum = own_digest(read_json(own_path(folder, FILE_NAME), strict=False))

@@ -18,6 +18,7 @@ from fedseg.runner.checkpoint import checkpoints
 from fedseg.runs.run_files import CLIENTS, read_clients
 from fedseg.runs.schema import FILE_NAME, Results, read_results
 from fedseg.runs.tables import TextTable
+from fedseg.trust import noted_parts
 from fedseg.units import format_bytes, format_duration
 
 FILES = {
@@ -38,13 +39,12 @@ Domains = Mapping[str, Mapping[str, Any]]
 
 def print_summary(
     work_dir: str | Path,
-    config: str | Path | None = None,
     real_config: str | Path | None = None,
     console: Console | None = None,
 ) -> None:
     """Print what a finished run reached, from its ``results.json``.
 
-    It was started with ``config``; ``real_config`` is the same experiment on real data.
+    ``real_config`` is the same experiment on real data.
     """
     folder = Path(work_dir)
     results = read_results(folder / FILE_NAME, strict=False)
@@ -57,7 +57,7 @@ def print_summary(
         text = f"mean accuracy {_number(overall)} %; by severity {listed}"
         text = f"under {len(corrupted) - 1} corruptions: {text}"
         console.print(text, soft_wrap=True, highlight=False, markup=False)
-    for text in _next_steps(results, folder, config, real_config):
+    for text in _next_steps(results, folder, real_config):
         # commands must stay in one piece for copying
         console.print(text, soft_wrap=True, highlight=False)
 
@@ -165,12 +165,9 @@ def _files(folder: Path) -> Iterator[tuple[str, str]]:
         yield f"pictures/{path.name}", PICTURES.get(path.stem, "predictions")
 
 
-def _next_steps(
-    results: Results, folder: Path, config: str | Path | None, real_config: str | Path | None
-) -> Iterator[str]:
-    for _, newest in checkpoints(folder / "checkpoints")[-1:] if _has_tests(results) else ():
-        command = f"{program()} test {_to_test(results, folder, config, newest)}"
-        yield f"\n[dim]test the model[/dim]\n  {escape(printable(command))}"
+def _next_steps(results: Results, folder: Path, real_config: str | Path | None) -> Iterator[str]:
+    if _has_tests(results) and checkpoints(folder / "checkpoints"):
+        yield f"\n[dim]test the model[/dim]\n  {escape(printable(_test_command(folder)))}"
     if results.train.synthetic:
         kind = results.train.dataset
         name = "CIFAR-10" if kind == "SyntheticShapesDataset" else kind.removesuffix("Dataset")
@@ -193,13 +190,11 @@ def _has_tests(results: Results) -> bool:
     return results.config.get("test_dataloader") is not None
 
 
-def _to_test(results: Results, folder: Path, config: str | Path | None, newest: Path) -> str:
-    """The run, whose recorded config is read as data, or the config if it imports modules."""
-    copy = folder / f"{results.name}.py"
-    if copy.is_file() and "custom_imports" not in copy.read_text(encoding="utf-8"):
-        return shlex.quote(str(folder))
-    config, newest = (shlex.quote(str(path)) for path in (config or "CONFIG", newest))
-    return f"{config} {newest}{' --amp' * results.amp}"
+def _test_command(folder: Path) -> str:
+    """The command that tests a run, and trusts the parts of the user's own that it has."""
+    parts = list(dict.fromkeys(noted_parts(folder).values()))
+    trust = ["--trust", *parts] if parts else []
+    return f"{program()} test {shlex.join([str(folder), *trust])}"
 
 
 def _number(value: Any) -> str:

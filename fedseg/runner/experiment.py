@@ -209,12 +209,13 @@ def check(config: Config, *loaders: str) -> Config:
     return complete
 
 
-def train(config: Config, dry_run: bool = False, quiet: bool = False) -> None:
-    """Run a config, or print its plan. Ctrl-C raises ``Interrupted``.
+def train(config: Config, dry_run: bool = False, quiet: bool = False) -> Path:
+    """Run a config, or print its plan; returns the work dir. Ctrl-C raises ``Interrupted``.
 
     ``quiet`` shows no progress and no warnings of rounds, which are in the log file all the same.
     """
     config = check(config, "train_dataloader", VAL)
+    work_dir = Path(config.work_dir)
     with naming(config):
         from fedseg.runner.runner import FederatedRunner  # imports torch, which takes seconds
 
@@ -224,8 +225,9 @@ def train(config: Config, dry_run: bool = False, quiet: bool = False) -> None:
             with tempfile.TemporaryDirectory() as folder:  # nothing is written to the run's own
                 config.work_dir = folder
                 print_plan(make_plan(FederatedRunner.from_complete(config)))
-            return
+            return work_dir
         runner = FederatedRunner.from_complete(config)
         if quiet:
             runner.mute_console()
         runner.train()
+    return work_dir

@@ -8,11 +8,9 @@ import copy
 import functools
 import re
 import warnings
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +30,15 @@ from fedseg.runner.config import complete_config, drop_weights, trains_clients
 from fedseg.runner.experiment import Options, override
 from fedseg.runs.config import CONFIG_FILE, recorded_config
 from fedseg.runs.schema import FILE_NAME, read_results_file
+from fedseg.trust import (
+    LIBRARIES,
+    MMSEG,
+    Trust,
+    how_to_trust,
+    import_trusted,
+    is_of_mmseg,
+    modules_named,
+)
 
 # Hooks, trackers, launchers and whatever else MMEngine would build of a config are left out.
 EVALUATED = (
@@ -45,11 +52,6 @@ EVALUATED = (
 TRAINED = ("train_dataloader", "param_scheduler", "local_loss")
 # Whose registered classes may be built besides the suite's own: layers, optimizers, schedules.
 OWNERS = ("fedseg", "torch.nn", "torch.optim", "mmcv.cnn", "mmengine.optim.scheduler")
-# Networks of MMSegmentation that the suite's methods use.
-LIBRARIES = (
-    *("EncoderDecoder", "FCNHead", "DepthwiseSeparableASPPHead", "SegformerHead"),
-    *("BiSeNetV2", "MixVisionTransformer", "TIMMBackbone"),
-)
 DOMAIN = re.compile(r"\w[\w.-]*")  # it names a folder of pictures
 _CLOSED: ContextVar[bool] = ContextVar("registries are closed", default=False)
 
@@ -59,20 +61,19 @@ def recorded(
     folder: Path,
     work_dir: Path,
     options: Options = (),
-    trusted: Sequence[str] = (),
+    trust: Trust = (),
     trained: bool = False,
 ) -> Iterator[tuple[Config, Config]]:
     """The config of a run, while it may be evaluated: what is built of it, and all of it.
 
     Args:
         folder, options: see :func:`read_recorded`.
+        trust: code that is executed, of which the config may name the classes that it registers;
+            see :func:`fedseg.trust.import_trusted`.
         trained: clients are to be trained, or their data read.
-        trusted: modules of the user's own or installed ones; they are imported, and the config may
-            name the classes that they register.
     """
     config = read_recorded(folder, options)
-    trusted = [trusted] if isinstance(trusted, str) else trusted
-    _trust(trusted, folder)
+    trusted = import_trusted(trust, modules_named(config), folder)
     try:
         with naming(config), closed_registries():
             yield evaluated(config, work_dir, trusted, TRAINED if trained else ()), config
@@ -123,7 +124,7 @@ def evaluated(
     """The keys of a recorded config that an evaluation needs, as a copy.
 
     Args:
-        trusted: modules whose registered classes are allowed besides; see :func:`recorded`.
+        trusted: modules whose registered classes are allowed besides.
         besides: more keys that are needed.
     """
     besides = (*besides, *(("train_dataloader",) if trains_clients(config, "test") else ()))
@@ -133,7 +134,10 @@ def evaluated(
     _check_model(kept.model, "model")
     allowed = _allowed_names(trusted)
     for key, value in kept.items():
-        _check(value, key, allowed)
+        for field, kind in _unknown_types(value, key, allowed):
+            named = [*modules_named(config), *([MMSEG] if is_of_mmseg(kind) else [])]
+            advice = how_to_trust(Path(config.filename).parent, named, trusted)
+            raise ConfigError(f"{field}: {kind!r} is not a class of fedseg: {advice}")
     for key in ("val_dataloader", "test_dataloader"):
         for domain in kept.get(key) or {}:
             if not DOMAIN.fullmatch(domain):
@@ -142,20 +146,6 @@ def evaluated(
     kept.setdefault("train_dataloader", {})  # a runner asks for it
     kept["experiment_name"] = printable(str(config.get("experiment_name", "run")))
     return kept
-
-
-def _trust(modules: Sequence[str], folder: Path) -> None:
-    """Import modules of the user's own; ``folder``: of the run, from which nothing is imported."""
-    for name in modules:
-        try:
-            spec = find_spec(name.partition(".")[0])
-            places = [spec and spec.origin, *((spec and spec.submodule_search_locations) or ())]
-            inside = [p for p in places if p and Path(p).resolve().is_relative_to(folder.resolve())]
-            if inside:
-                raise ConfigError(f"--trust: {name} is in the run's folder: copy it elsewhere")
-            import_module(name)
-        except (ImportError, ValueError, AttributeError) as error:
-            raise ConfigError(f"--trust: {name} cannot be imported ({error})") from error
 
 
 @contextmanager
@@ -207,8 +197,8 @@ def _allowed_names(trusted: Collection[str]) -> set[str]:
     return allowed
 
 
-def _check(value: Any, field: str, allowed: Collection[str]) -> None:
-    """Raise ConfigError for a ``type`` that is not allowed, wherever it stands."""
+def _unknown_types(value: Any, field: str, allowed: Collection[str]) -> Iterator[tuple[str, Any]]:
+    """(field, value) of each ``type`` that is not allowed, wherever it stands."""
     for place, part in walk(value, field):
         if not isinstance(part, Mapping):
             continue
@@ -218,10 +208,7 @@ def _check(value: Any, field: str, allowed: Collection[str]) -> None:
             raise ConfigError(f"{place}._scope_: is not allowed in a recorded config")
         kind = part.get("type", "")
         if kind and not (isinstance(kind, str) and (kind in allowed or is_foreign_transform(kind))):
-            raise ConfigError(
-                f"{place}.type: {kind!r} is not a class of fedseg: allow those that a module of "
-                "yours registers with --trust MODULE, or use your own config with --config FILE"
-            )
+            yield f"{place}.type", kind
 
 
 def _check_model(value: Any, field: str) -> None:

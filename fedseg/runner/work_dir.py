@@ -29,10 +29,11 @@ from fedseg.files import make_folder, own_path, read_bytes, remove_temporaries, 
 from fedseg.runner.checkpoint import checkpoints, good_checkpoint_message
 from fedseg.runs.config import CONFIG_FILE, config_json, config_text
 from fedseg.runs.history import History
+from fedseg.trust import OWN_PARTS, note_own_parts
 
 OUTPUTS = (
     *(CONFIG_FILE, "history.jsonl", "results.json", "clients.json", "verified.json", "checkpoints"),
-    *("state", "pictures", "tensorboard", "wandb", "mlflow", "vis_data"),
+    *(OWN_PARTS, "state", "pictures", "tensorboard", "wandb", "mlflow", "vis_data"),
 )
 MEASURED = ("test", "curvature")  # what is measured of checkpoints, each in a folder with a mark
 MARK = ".fedseg.json"  # the folder is a run's, or a test's: its id, and the process that writes
@@ -124,6 +125,7 @@ def write_config(cfg: Config, name: str) -> None:
     recorded = {k: v for k, v in config.items() if k not in left_out}
     root, copy = Path(cfg.work_dir), config_copy(cfg)
     write_text(root / CONFIG_FILE, config_json(recorded))
+    note_own_parts(root, config)
     made = _made(root)
     if copy.name not in made:
         if copy.exists():

@@ -279,7 +279,7 @@ def test_fine_tuned_clients(tmp_path, held_out, lr):
     # only the last evaluation has them, nothing of them stays, and a test finds them again
     assert torch.equal(runner.server.w, w)
     assert f"{name}_fine_tuned/accuracy" not in runner.history.read()[0].get("metrics", {})
-    assert verify(runner.work_dir, trusted=["toyseg", "toycls"]).passed
+    assert verify(runner.work_dir, trust=["toyseg", "toycls"]).passed
 
 
 def test_domains_in_every_view(tmp_path):

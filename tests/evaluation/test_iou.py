@@ -169,4 +169,4 @@ def test_dice_and_boundary_iou_by_domain_and_client(tmp_path):
             rows = table[view].values()
             assert final[view][f"{name}_worst"] == min(row[name] for row in rows)
             assert all(set(row[by_class]) == set("xyz") for row in rows)
-    assert verify(tmp_path / "run", trusted=["toyseg"]).passed
+    assert verify(tmp_path / "run", trust=["toyseg"]).passed

@@ -1,6 +1,7 @@
 """The table after training."""
 
 import json
+import os
 import re
 
 import toyresults
@@ -29,7 +30,7 @@ def change(run, **fields) -> None:
 
 
 def test_summary_names_metrics_files_and_the_next_command(small_run, small_config):
-    text = printed(small_run, small_config)
+    text = printed(small_run)
     results = read_results(small_run / "results.json")
     labels = {"unseen": "unseen", "seen standard": "seen", "seen by_domain": "seen_by_domain"}
     for label, domain in labels.items():
@@ -40,8 +41,8 @@ def test_summary_names_metrics_files_and_the_next_command(small_run, small_confi
     for name in ("results.json", "history.jsonl", "clients.json", "checkpoints/round_000006.pth"):
         assert name in text
     assert "pictures/curves.png" in text
-    checkpoint = small_run / "checkpoints" / "round_000006.pth"
-    assert f"fedseg test {small_config} {checkpoint}\n" in text  # one line, though long
+    network = os.path.relpath(small_config.parent / "small_network.py")
+    assert f"fedseg test {small_run} --trust {network}\n" in text  # one line, though long
     assert "fedseg prepare" not in text  # real data
 
 
@@ -66,10 +67,12 @@ def test_synthetic_data_are_marked(run_copy):
     assert "fedseg train configs/real.py" in text
 
 
-def test_the_copy_of_the_config_is_named_where_it_works_alone(run_copy):
-    assert f"fedseg test conf.py {run_copy}" in printed(run_copy, "conf.py")  # imports its network
-    (run_copy / "small.py").write_text("model = dict(type='X')")
-    assert f"fedseg test {run_copy}\n" in printed(run_copy, "conf.py")
+def test_the_run_is_tested_with_the_parts_of_its_own_that_it_noted(run_copy):
+    assert re.search(rf"fedseg test {run_copy} --trust \S+small_network.py\n", printed(run_copy))
+    (run_copy / "own_parts.json").write_text('{"a": "two words", "b": "c.py", "d": "c.py"}')
+    assert f"fedseg test {run_copy} --trust 'two words' c.py\n" in printed(run_copy)
+    (run_copy / "own_parts.json").unlink()
+    assert f"fedseg test {run_copy}\n" in printed(run_copy)
 
 
 def test_recorded_names_are_no_markup(run_copy):
