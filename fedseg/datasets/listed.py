@@ -126,8 +126,18 @@ class ListedDataset(SegmentationDataset):
         **kwargs: Any,
     ) -> None:
         if layout is not None:
-            if classes or ids is not None or domain is not None:
-                raise ConfigError("dataset.layout: defines classes, ids and domain: leave them out")
+            own = {
+                "classes": classes,
+                "palette": palette,
+                "ids": ids,
+                "domain": domain,
+                "reduce_zero_label": reduce_zero_label,
+                "first_channel": first_channel,
+                "label_colors": label_colors,
+            }
+            for field, value in own.items():
+                if value:
+                    raise ConfigError(f"dataset.{field}: {layout} has its own: leave it out")
             of = LAYOUTS[layout]
             classes, palette, ids, domain = of.classes, of.palette, of.ids, of.domain
             reduce_zero_label, first_channel = of.reduce_zero_label, of.first_channel
@@ -215,12 +225,14 @@ class JoinedDataset(SegmentationDataset):
             source = part["source"] = {**part["source"]}
         source["data_root"] = os.path.join(self.data_root, source.get("data_root") or "")
         given = {"pipeline": (), "style": None, "mirror": False, "test_mode": False}
-        return build(DATASETS, part, where, given)
+        built = build(DATASETS, part, where, given)
+        built.__class__ = kind  # which can be pickled
+        return built
 
     def check_files(self) -> None:
         """Raise DataError if an image or label of a part is not there."""
         for part in self.joined.values():
-            super(type(part), part).check_files()
+            part.check_files()
 
     def class_pixels(self) -> np.ndarray:
         counts = np.zeros((self.unmirrored, len(self.classes)), np.int64)

@@ -1,5 +1,6 @@
 """Data sets whose images and label maps a split lists, and several of them joined."""
 
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -63,6 +64,24 @@ def test_clients_and_domains_without_a_labeled_pixel_are_named(listed, save_imag
     ]
 
 
+LAYOUTS_OWN = {
+    "classes": CLASSES,
+    "palette": [[1, 2, 3]] * 19,
+    "ids": "gta5",
+    "domain": "(.)",
+    "reduce_zero_label": True,
+    "first_channel": True,
+    "label_colors": [[1, 2, 3]],
+}
+
+
+@pytest.mark.parametrize("field", LAYOUTS_OWN)
+def test_a_layout_takes_nothing_that_it_defines(field):
+    options = {"data_root": "data/acdc", "split": "splits/train", "layout": "acdc"}
+    with pytest.raises(ConfigError, match=rf"dataset\.{field}: acdc has its own: leave it out"):
+        ListedDataset(**options, **{field: LAYOUTS_OWN[field]})
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -71,7 +90,7 @@ def test_clients_and_domains_without_a_labeled_pixel_are_named(listed, save_imag
         ({"classes": [*map(str, range(256))]}, r"classes: must be 1 to 255 names"),
         ({"classes": [*map(str, range(255))], "reduce_zero_label": True}, r"1 to 254 names"),
         ({"split": "splits/train/clients.json"}, r"clients\.json: is no folder"),
-        ({"layout": "acdc"}, r"dataset\.layout: defines classes"),
+        ({"layout": "acdc"}, r"dataset\.classes: acdc has its own: leave it out"),
         ({"layout": "acdx"}, r"dataset\.layout: must be 'acdc' or"),
         ({"domains": ["south"]}, r"dataset\.domains: has \['south'\], .* are east, north"),
         ({"domain": "x(.)"}, r"finds no group"),
@@ -122,6 +141,8 @@ def test_joined_data_sets_have_classes_by_name(idda, camvid_in, tmp_path):
             raw = np.array([*order, *[255] * 252], np.uint8)[raw]
         assert (label == raw).all(), image
         assert (joined[index + 14]["data_samples"].numpy() == label[:, ::-1]).all()
+    copied = pickle.loads(pickle.dumps(joined))[27]  # as a spawned worker gets it
+    assert all(torch.equal(copied[key], joined[27][key]) for key in copied)
     pixels = [[(joined[i]["data_samples"] == c).sum() for c in range(16)] for i in range(28)]
     assert (joined.class_pixels() == pixels).all()
     with pytest.raises(ConfigError, match=r"dataset\.parts\.idda: its classes sidewalk"):
