@@ -22,7 +22,7 @@ from fedseg.datasets.listed import LAYOUTS, Layout, check_names, color_of, find_
 from fedseg.datasets.scenes import TO_CITYSCAPES
 from fedseg.datasets.segmentation import IGNORE
 from fedseg.errors import ConfigError, DataError
-from fedseg.files import atomic_writer, write_text
+from fedseg.files import atomic_writer, read_json, write_text
 from fedseg.partition import (
     DirichletPartition,
     HomogeneousPartition,
@@ -35,6 +35,8 @@ from fedseg.partition import (
 from .classes import read_classes, read_text
 from .description import Outcome, next_command
 from .disk import DRAWN, SHOWN, Findings, Sample, find_files, print_skipped
+from .from_coco import is_coco
+from .importers import CLASSES, find_path, import_data
 from .parallel import in_threads
 from .polygons import draw_polygons
 from .segmentation import print_splits
@@ -42,6 +44,7 @@ from .segmentation_sets import FolderOptions
 from .split_folders import PreparedSplit, check_free, save
 
 WILD = {"**/": "((?:.+/)?)", "*": "([^/]*)", "?": "([^/])"}
+SHARE = "0.2"  # of each domain that is trained on, for tests
 CROP, STEP = 512, 32  # largest training crop, and what its sides are multiples of
 CONFIG = Path(__file__).with_name("own_config.py.txt")
 
@@ -75,12 +78,13 @@ def prepare_folder(published: str | None, root: Path, options: FolderOptions) ->
         given["clients"] = options.clients
     own = {"reduce_zero_label": options.reduce_zero_label, "first_channel": options.first_channel}
     if published is None:
+        options = _convert(root, options)
         layout, colors = _describe(root, options)
         if options.reduce_zero_label and ids:
             raise ConfigError("--ids: has an entry for id 0 already, without --reduce-zero-label")
         given |= own
-    elif options.images or options.labels or options.classes or ids:
-        raise ConfigError(f"--images, --labels, --classes, --ids: {published} has its own")
+    elif options.images or options.labels or options.classes or options.source or ids:
+        raise ConfigError(f"--images, --labels, --from, --classes, --ids: {published} has its own")
     else:
         layout, colors = LAYOUTS[published], ()
     layout = replace(layout, **given)
@@ -114,7 +118,8 @@ def prepare_folder(published: str | None, root: Path, options: FolderOptions) ->
         raise ConfigError(str(error).replace("dataset.", "--")) from error
     _report(root, layout, sizes, pixels, domains)
     by_class = np.stack([np.bincount(table, weights=p, minlength=256) for p in pixels])
-    tests = _choose_tests(root, layout.test or ["0.2"], pairs, domains, seed)
+    words = _test_words(layout.test, pairs, domains)
+    tests = _choose_tests(root, words, pairs, domains, seed)
     tested = set().union(*tests.values())
     left = [i for i in range(len(pairs)) if i not in tested]
     if not left:
@@ -134,10 +139,16 @@ def prepare_folder(published: str | None, root: Path, options: FolderOptions) ->
     pool = Pool([domains[i] for i in left], by_class[left, : len(layout.classes)].astype(np.int64))
     kind = layout.partition or ("domain" if layout.clients is None else "uniform")
     held = _divide(kind, layout, seed, pool)
+    single = [client for client, images in held.items() if len(images) == 1]
+    if single and published is None:
+        raise DataError(
+            f"{root}: client {single[0]!r} has one image to train on, and BatchNorm needs two: use "
+            "fewer --clients, or add images."
+        )
     train = Split({user: [pairs[left[i]] for i in of] for user, of in held.items()})
     split = Split({name: [pairs[i] for i in sorted(chosen)] for name, chosen in tests.items()})
     about = {"dataset": published or "segmentation", "source": "own rule", "rule": kind}
-    about |= {"seed": seed, "test_images": list(layout.test or ["0.2"])}
+    about |= {"seed": seed, "test_images": words}
     made = PreparedSplit((), train, split, about)
     check_free(root, [made], options.overwrite)
     save(root, made)
@@ -152,6 +163,36 @@ def prepare_folder(published: str | None, root: Path, options: FolderOptions) ->
         return Outcome([root / "splits"], closing=next_command(published, usual, root))
     config = _write_config(root, layout, colors, sizes, made, options)
     return Outcome([root / "splits"], closing=f"Next: {cli.program()} train {quote(str(config))}")
+
+
+def _convert(root: Path, options: FolderOptions) -> FolderOptions:
+    """The options for images, label maps and classes that are below the root afterwards."""
+    if options.source is None:
+        _refuse_coco(root, options.labels or ())
+        return options
+    if options.classes is not None or options.ids is not None:
+        raise ConfigError(f"--classes, --ids: {options.source} has its own: leave them out.")
+    labels = find_path("--labels", options.labels, root)
+    if labels is None:
+        raise ConfigError(f"--labels: name the annotations of {options.source}.")
+    folder = find_path("--images", options.images, root)
+    images, maps = import_data(options.source, root, labels, folder, options.overwrite)
+    return replace(options, source=None, images=images, labels=maps, classes=root / CLASSES)
+
+
+def _refuse_coco(root: Path, globs: Sequence[str]) -> None:
+    """Raise ConfigError where the first file of a glob is COCO's."""
+    for glob in globs:
+        if not glob.endswith(".json"):
+            continue
+        files = [Path(glob)] if Path(glob).is_file() else []
+        files += [root / path for path in find_files(root) if _matches(glob, path)]
+        file = next(iter(files), None)
+        if file is not None and is_coco(read_json(file)):
+            raise ConfigError(
+                f"--labels: {file} is a file of COCO: give --from coco --labels {file} --images "
+                "FOLDER, without --classes."
+            )
 
 
 def _describe(root: Path, options: FolderOptions) -> tuple[Layout, Sequence[Sequence[int]]]:
@@ -349,6 +390,13 @@ def _report(
         print("  counts of the published layout were compared; they are not all verified (docs)")
 
 
+def _test_words(words: Sequence[str], pairs: Sequence[Sample], domains: Sequence[str]) -> list[str]:
+    """What --test says, with a share of the other domains where only domains are named."""
+    if all(normalize("NFC", word) in domains for word in words):
+        return [*words, SHARE]
+    return list(words)
+
+
 def _choose_tests(
     root: Path, words: Sequence[str], pairs: Sequence[Sample], domains: Sequence[str], seed: int
 ) -> dict[str, set[int]]:
@@ -358,8 +406,8 @@ def _choose_tests(
     for word in words:
         if word not in domains and re.fullmatch(r"\d*\.?\d+(e-?\d+)?", word):
             twice, share = share is not None, float(word)
-            if twice or not 0 < share < 1:
-                raise ConfigError(f"--test: one share, above 0 and below 1, not {word}")
+            if twice or not 0 <= share < 1:
+                raise ConfigError(f"--test: must be one share, from 0 to below 1, not {word}.")
             continue
         name, listed = "test", root / word
         if word.endswith(".txt"):
@@ -384,7 +432,9 @@ def _choose_tests(
             fault = "is not a share, a domain or a glob of an image with a label map"
             raise ConfigError(f"--test: {word!r} {fault}: give another")
         tests[name] = tests.get(name, set()) | chosen
-    if share is None:
+    if not share:
+        if not tests:
+            raise ConfigError("--test: must name test images, not only the share 0.")
         return tests
     taken, seen = set().union(*tests.values()), set()
     for number, name in enumerate(sorted(set(domains))):
@@ -394,7 +444,8 @@ def _choose_tests(
             order = generator_for(seed, "segmentation test", number).permutation(len(left))
             seen |= {left[i] for i in order[:size]}
     if not seen:
-        raise DataError(f"{root}: no domain has two images to take a share for tests from")
+        fix = "add 0 to --test for no share"
+        raise DataError(f"{root}: no domain has two images to take a share for tests from: {fix}.")
     return {"seen": seen, **tests}
 
 
@@ -409,7 +460,7 @@ def _divide(kind: str, layout: Layout, seed: int, pool: Pool) -> Mapping[str, np
     if kind == "dirichlet":
         return DirichletPartition(layout.clients, layout.alpha, seed)(pool)
     if kind == "size":
-        return SizePartition(layout.clients, layout.alpha, seed=seed)(pool)
+        return SizePartition(layout.clients, layout.alpha, 2, seed)(pool)
     return HomogeneousPartition(layout.clients, seed)(pool)
 
 

@@ -37,7 +37,7 @@ def draw_polygons(path: Path, ids: Mapping[str, int], size: tuple[int, int]) -> 
     key = "objects" if isinstance(content, dict) and "objects" in content else "shapes"
     if not isinstance(content, dict) or not isinstance(content.get(key), list):
         fault = "has no list of labelme's shapes or Cityscapes' objects"
-        fix = "convert polygons of other tools (COCO, VIA, ...) to label maps first"
+        fix = "annotations of COCO and CVAT are read with --from"
         raise DataError(f"{path}: {fault}: {fix}")
     by_name = {name.strip("_"): value for name, value in ids.items()}
     rest = by_name.get("background", ids.get("unlabeled", IGNORE))

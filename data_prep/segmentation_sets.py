@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from annotated_types import Gt
 
-from fedseg.names import DISTRIBUTIONS, IDDA_SETTINGS, LAYOUTS, PIXEL_PARTITIONS
+from fedseg.names import DISTRIBUTIONS, IDDA_SETTINGS, LAYOUTS, OTHER_TOOLS, PIXEL_PARTITIONS
 
 from .description import OVERWRITE, DataSet, NonNegativeInt, PairedSet, PositiveInt, option
 
@@ -185,12 +185,19 @@ Words = Sequence[str] | None
 class FolderOptions:
     """The content of a folder of images and label maps, and how it is split."""
 
-    images: Words = option("images below ROOT", metavar="GLOB")
+    images: Words = option("images below ROOT; with --from their folder", metavar="GLOB")
     labels: Words = option(
-        "label maps or polygons below ROOT, with the same wildcards as --images", metavar="GLOB"
+        "label maps or polygons below ROOT, with the same wildcards as --images; with --from the "
+        "JSON file of COCO or the folder of CVAT",
+        metavar="GLOB",
+    )
+    source: Literal[OTHER_TOOLS] | None = option(
+        "first convert annotations of this tool: images, label maps and classes are written into "
+        "ROOT",
+        flag="--from",
     )
     classes: Path | None = option(
-        "class names, one per line, each followed by r g b for color label maps; or JSON",
+        "class names in the order of their ids: NAME per line, or NAME,R,G,B for color label maps",
         metavar="FILE",
     )
     ids: str | None = option("map of the label ids: cityscapes, gta5, ...", metavar="MAP")
@@ -203,7 +210,7 @@ class FolderOptions:
     )
     test: Words = option(
         "test images: a share of each domain, a domain, a glob of images, or a .txt file with "
-        "names; can be repeated (default: 0.2)",
+        "names; can be repeated (default: 0.2, also beside domains; 0: no share)",
         metavar="TEST",
     )
     clients: PositiveInt | None = option("number (default: a client per domain)", metavar="K")
@@ -292,12 +299,15 @@ map. Label maps are lossless images, .npy, or polygons of labelme or Cityscapes 
 rasterized into ROOT/drawn. Prints a summary, and writes ROOT/splits and a training config in ROOT.
 
 examples:
-  three clients from labelme's folders (labels.txt: one class per line):
+  three clients from labelme's folders (labels.txt: a class per line):
     fedseg prepare segmentation data/voc_like --images 'JPEGImages/*.jpg' \\
         --labels 'SegmentationClass/*.png' --classes labels.txt --clients 3
   a client per site; the site north and a tenth of the other images for tests:
     fedseg prepare segmentation data/orchards --images '*/images/*.png' --labels '*/labels/*.png' \\
         --classes classes.txt --domain '([^/]+)/images' --test north 0.1
+  annotations of COCO, drawn and copied into data/pets:
+    fedseg prepare segmentation data/pets --from coco --labels export/annotations.json \\
+        --images export/images --clients 3
   published layouts ({", ".join(LAYOUTS)}):
     fedseg prepare acdc""",
         FolderOptions,

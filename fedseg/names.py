@@ -55,6 +55,7 @@ ERASED = 254  # label of pixels whose class their client does not know: neither 
 FOLDER = "corrupted"  # for them, in the folder of the test set
 # how a split of labeled images is drawn, as prepare tools call it
 PIXEL_PARTITIONS = ("domain", "uniform", "dirichlet", "size")  # how label maps are divided
+OTHER_TOOLS = ("coco", "cvat")  # whose annotations fedseg prepare segmentation converts
 PARTITIONS = ("dirichlet", "dirichlet-class", "pachinko", "homogeneous", "natural")
 NO_SPLIT = "none"
 OVERLAP = ("refuse", "keep", "drop")  # images that are in train and in test

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
-from fedseg.data_prep.classes import read_classes
+from fedseg.data_prep.classes import classes_text, read_classes
 from fedseg.data_prep.polygons import draw_polygons
 from fedseg.datasets import ListedDataset
 from fedseg.errors import DataError
@@ -88,7 +88,8 @@ def test_a_second_run_changes_nothing_and_another_split_is_refused(voc, prepare)
     ("options", "clients", "tests"),
     [
         (["--domain", "/(.)_"], {"a": 5, "b": 5}, {"seen": 2}),
-        (["--domain", "/(.)_", "--test", "b"], {"a": 6}, {"unseen": 6}),
+        (["--domain", "/(.)_", "--test", "b"], {"a": 5}, {"seen": 1, "unseen": 6}),
+        (["--domain", "/(.)_", "--test", "b", "0"], {"a": 6}, {"unseen": 6}),
         (["--domain", "/(.)_", "--test", "b", "0.5"], {"a": 3}, {"seen": 3, "unseen": 6}),
         (["--clients", "2", "--test", "*/b_[0]"], None, None),
         (["--clients", "2", "--test", "JPEGImages/b_*"], {"0": 3, "1": 3}, {"test": 6}),
@@ -173,7 +174,7 @@ def damage(root: Path, what: str) -> None:
         ("id", [], r"a_0\.png: has label ids \[7\], which no class has: name .* --classes"),
         ("size", [], r"\(40, 32\), its image \(32, 40\) .*EXIF"),
         ("jpeg", [], r"a_0\.png: a label map must not be JPEG"),
-        ("twice", [], r"labels\.txt: must name 1 to 255 classes.* cat twice"),
+        ("twice", [], r"labels\.txt: line 3: names 'cat' twice"),
         ("binary", [], r"labels\.txt: cannot be read as UTF-8 text"),
         ("ignored", [], r"pets: the label maps of training images show no class and ignored"),
         ("name", [], r"b\\udcff\.jpg' is not named in UTF-8: rename"),
@@ -188,12 +189,13 @@ def damage(root: Path, what: str) -> None:
         ("", ["--domain", "(x)"], r"--domain: '\(x\)' finds no group"),
         ("", ["--domain", "("], r"--domain: "),
         ("", ["--partition", "domain"], r"--partition: domain needs --domain"),
-        ("", ["--test", "1.5"], r"--test: one share, above 0"),
+        ("", ["--test", "1.5"], r"--test: must be one share, from 0 to below 1"),
         ("", ["--test", "JPEGImages/*"], r"every image is a test image"),
         ("", ["--clients", "20"], r"partition\.num_clients: 20 clients"),
         ("", ["--ids", "gta5"], r"--classes: are Cityscapes' with --ids"),
-        ("", ["--test", "0.1", "0.2"], r"--test: one share, above 0"),
+        ("", ["--test", "0.1", "0.2"], r"--test: must be one share, from 0 to below 1"),
         ("", ["--test", "0.1.2"], r"--test: '0\.1\.2' is not a share, a domain"),
+        ("", ["--clients", "6"], r"client '4' has one image to train on, and BatchNorm needs two"),
         ("", ["--ids", "gta"], r"--ids: must be 'cityscapes'"),
     ],
 )
@@ -204,93 +206,76 @@ def test_damaged_folders_and_options_are_named(voc, prepare, what, options, mess
     assert not (voc / "splits").exists()
 
 
-def test_classes_of_every_tool(tmp_path):
-    colored = (["sky", "tree top"], [[1, 2, 3], [30, 120, 40]])
-    for name, text, expected in (
-        ("a.txt", "# a comment\nsky\n\ntree top\n", (colored[0], [])),
-        ("cvat.txt", "# label:color_rgb:parts:actions\nsky:1,2,3::\ntree top:30,120,40::", colored),
-        ("class_dict.csv", "\ufeffname, r, g, b\r\nsky,1,2,3\r\ntree top, 30, 120, 40", colored),
-        ("ids.csv", "id,name\n0,sky\n1,tree top\n", (colored[0], [])),
-        ("ids.txt", "0: sky\n1: tree top\n", (colored[0], [])),
-        ("speed.txt", "30 km/h\n50 km/h\n", (["30 km/h", "50 km/h"], [])),
-        ("b.json", '["sky", "tree top"]', (colored[0], [])),
-        ("c.json", '{"labels": [{"name": "sky", "color": [1, 2, 3]}, '
-         '{"name": "tree top", "color": [30, 120, 40]}]}', colored),
-        ("after.csv", "name,id\ntree top,1\nsky,0", (colored[0], [])),
-        ("value.csv", 'class;r;g;b;label\n"tree top";30;120;40;1\nsky;1;2;3;0', colored),
-        ("color.csv", 'label,color_rgb\nsky,"1,2,3"\ntree top,"30,120,40"', colored),
-        ("header.csv", 'class\n"sky"\n"tree top"\n', (colored[0], [])),
-        ("bare.csv", '"tree top",1\n""\n"sky",0', (colored[0], [])),
-        ("mixed.txt", "1 tree top\n0 sky", (colored[0], [])),
-        ("all.txt", "tree top,1,30,120,40\nsky,0,1,2,3", colored),
-        ("alpha.txt", "sky 1 2 3 255\ntree top 30 120 40 255", colored),
-        ("grades.json", '[{"id": 1, "name": "1 a"}, {"id": 0, "name": "2 a"}]',
-         (["2 a", "1 a"], [])),
-        ("cvat_plain.txt", "sky:::\ntree top:::\n", (colored[0], [])),
-        ("equal.txt", "tree top = 1\nsky = 0\n", (colored[0], [])),
-        ("dots.txt", "1. tree top\n0. sky\n", (colored[0], [])),
-        ("dash.txt", "tree top - 1\nsky - 0\n", (colored[0], [])),
-        ("units.txt", "0.5 m\n1.5 m", (["0.5 m", "1.5 m"], [])),
-        ("both.txt", "1: grade 3\n0: grade 4", (["grade 4", "grade 3"], [])),
-        ("wheels.txt", "2 wheels,1\ncar,0", (["car", "2 wheels"], [])),
-        ("grades.txt", "grade 3\ngrade 1\n", (["grade 3", "grade 1"], [])),
-        ("arrow.txt", "1 -> tree top\n0 -> sky", (colored[0], [])),
-        ("to.txt", "tree top -> 1\nsky -> 0", (colored[0], [])),
-        ("semicolons.csv", "0;sky;1;2;3\n1;tree top;30;120;40", colored),
-        ("hex.json", '[{"name": "sky", "color": "#01fE03"}]', (["sky"], [[1, 254, 3]])),
-        ("order.csv", "no,name,size\n0,sky,7\n1,tree top,7\n", (colored[0], [])),
-        ("counts.csv", "name,pixels\nsky,1000\ntree top,30\n", (colored[0], [])),
-        ("one.csv", "name,isthing\npolyp,1\n", (["polyp"], [])),
-        ("numbers.csv", "name\n2\n1\n", (["2", "1"], [])),
-        ("persian.txt", "\u0645\u06cc\u200c\u0631\nsky", (["\u0645\u06cc\u200c\u0631", "sky"], [])),
-        ("B.JSON", '["sky", "tree top"]', (colored[0], [])),
-        ("ids.json", '[{"id": 1, "name": "tree top"}, {"id": 0, "name": "sky"}]', (colored[0], [])),
-    ):  # fmt: skip
-        (tmp_path / name).write_text(text)
-        assert read_classes(tmp_path / name) == expected, name
-    for name, text, message in (
-        ("from_1.txt", "1 sky\n2 tree\n", "numbers classes from 1"),
-        ("some.txt", "sky 1 2 3\ntree\n", "of each class or of none"),
-        ("large.txt", "sky 1 2 3\ntree 300 2 3\n", "0 to 255"),
-        ("d.json", '[{"name": "sky", "color": 7}]', "0 to 255"),
-        ("odd.txt", "sky\0\ntree", r"'sky\\x00' has control characters"),
-        ("e.json", '{"0": "sky", "1": "tree"}', "a list of names, or of objects"),
-        ("dict.json", '{"labels": {"sky": 1, "tree": 0}}', "a list of names, or of objects"),
-        ("yolo.yaml", "names:\n  0: sky\n  1: tree\n", "'0: sky' is not understood"),
-        ("minus.txt", "-1 __ignore__\n0 sky\n", "'-1 __ignore__' is not understood"),
-        ("far.txt", "1000 sky\n0 tree\n", "numbers classes from 0 to 1000"),
-        ("gap.txt", "0 cat\n2 dog\n", "numbers classes from 0 to 2, but the ids of 2 classes"),
-        ("gap.csv", "dog,2\ncat,0\n", "numbers classes from 0 to 2"),
-        ("twice.csv", "name,id\ndog,0\ncat,0\n", "numbers classes from 0 to 0"),
-        ("no_id.json", '[{"id": 0, "name": "a"}, {"name": "b"}]', "numbers classes from 0 to 0"),
-        ("text.csv", "name,id\ndog,x\n", "id 'x': give one number as the id of 'dog'"),
-        ("two.csv", "name,id,trainId\ndog,0,0\n", "id '0', trainid '0': give one number"),
-        ("some_ids.txt", "0: cat\ndog\n", "'0: cat' is not understood"),
-        ("gimp.txt", "1 2 3 sky\n", "'1 2 3 sky' is not understood"),
-        ("cells.csv", "name,id\ndog,1,2\n", "CSV with every line as its header"),
-        ("quote.csv", 'name,id\n"dog,1\n', "cannot be read as CSV"),
-        ("f.json", '[{"name": "sky", "color": [[1], 2, 3]}]', "0 to 255"),
-        ("share.json", '[{"name": "sky", "color": [0.0, 1.0, 0.0]}]', "0 to 255"),
-        ("nobody.json", '["", "sky"]', "a list of names, or of objects"),
-        ("list.txt", "- sky\n- tree\n", "'- sky' is not understood"),
-        ("tuple.txt", "sky (1,2,3)\ntree (4,5,6)", r"'sky \(1,2,3\)' is not understood"),
-        ("list.py", '["sky", "tree"]', "is not understood"),
-        ("spaces.txt", f"sky{' ' * 20_000}x", "has a line of 20004 characters, 'sky  "),
-        ("studio.xml", '<View>\n<Label value="sky"/>\n</View>', "'<View>' is not understood"),
-        ("snap.label", '0 0 0 0 0 0 0 "Clear"\n1 9 0 0 1 1 1 "sky"', "0 0 .* is not understood"),
-        ("line.txt", "sky, tree", "'sky, tree' is not understood"),
-        ("hex.txt", "sky #0102ff\ntree #000000", "'sky #0102ff' is not understood"),
-        ("pandas.csv", ",name\n1,tree\n0,sky", "column '' has other numbers than the order"),
-        ("code.json", '[{"name": "a", "code": 2}, {"name": "b", "code": 7}]', "column 'code' has"),
-        ("digits.csv", f"name,id\nsky,{'9' * 5000}", "give one number as the id of 'sky'"),
-    ):
-        (tmp_path / name).write_text(text)
-        with pytest.raises(DataError, match=message):
-            read_classes(tmp_path / name)
+@pytest.mark.parametrize(
+    ("text", "names", "colors"),
+    [
+        ("sky\ntree top\n", ["sky", "tree top"], []),
+        ("\ufeffsky,1,2,3\r\ntree top, 30, 120, 40", None, [[1, 2, 3], [30, 120, 40]]),
+        ("__ignore__\n_background_\ncat\n\n", ["_background_", "cat"], []),
+        # numbers belong to the names: nothing is renamed, and the order is that of the lines
+        ("1 storey\n0 storeys\n", ["1 storey", "0 storeys"], []),
+        ("stage 0\nphase 1\nstep 2\n", ["stage 0", "phase 1", "step 2"], []),
+        ("grade 3\ngrade 1\n", ["grade 3", "grade 1"], []),
+        ("30 km/h\n0.5 m\n2\n", ["30 km/h", "0.5 m", "2"], []),
+        ("person (sitting)\ncar/truck\nrock'n'roll", None, []),
+        ("\u0645\u06cc\u200c\u0631\nu\u0308", ["\u0645\u06cc\u200c\u0631", "\u00fc"], []),
+    ],
+)
+def test_a_class_file_has_a_name_a_line_perhaps_with_a_color(tmp_path, text, names, colors):
+    path = tmp_path / "classes.txt"
+    path.write_text(text, encoding="utf-8", newline="")
+    read = read_classes(path)
+    assert read[1] == colors
+    if names is not None:
+        assert read[0] == names
+    if colors:
+        again = classes_text(path, *read)
+        path.write_text(again)
+        assert read_classes(path) == read
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("0: cat", "cat,0", "id,name", "cat:1,2,3::", "cat 1 2 3", "cat;1;2;3", "cat,1,2,3,255"),
+        *("# comment", "- cat", "-1 cat", "'cat'", '"cat"', "1 -> cat", "cat = 1", "cat #0102ff"),
+        *('["cat", "dog"]', "<View>", "cat\tdog", "cat, dog", "cat (1,2,3)", "ca\0t", ",1,2,3"),
+        *("{", f"cat{' ' * 900},x"),
+    ],
+)
+def test_other_forms_of_class_files_are_refused_with_their_line(tmp_path, line):
+    path = tmp_path / "classes.txt"
+    path.write_text(f"road\n{line}\nsky\n")
+    with pytest.raises(DataError) as told:
+        read_classes(path)
+    text = str(told.value)
+    assert text.startswith(f"{path}: line 2: must be NAME, or NAME,R,G,B, not ")
+    assert line[:2] in text and len(text) < len(str(path)) + 150
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("cat,1,2,3\ndog\n", "line 2: give each class a color, or none"),
+        ("cat\ndog,1,2,3\n", "line 2: give each class a color, or none"),
+        ("cat,1,2,3\ndog,300,2,3\n", "line 2: R, G and B must be 0 to 255, not 300"),
+        ("cat\ndog\ncat\n", "line 3: names 'cat' twice"),
+        ("", "must name 1 to 255 classes, not 0"),
+        (
+            "\n".join(f"class {number}" for number in range(256)),
+            "must name 1 to 255 classes, not 256",
+        ),
+    ],
+)
+def test_class_files_that_contradict_themselves(tmp_path, text, message):
+    path = tmp_path / "classes.txt"
+    path.write_text(text)
+    with pytest.raises(DataError, match=re.escape(f"{path}: ") + message):
+        read_classes(path)
 
 
 def test_label_maps_of_colors(voc, prepare):
-    lines = (f"{name}:{r},{g},{b}::" for name, (r, g, b) in zip("xyz", COLORS, strict=True))
+    lines = (f"{name},{r},{g},{b}" for name, (r, g, b) in zip("xyz", COLORS, strict=True))
     (voc / "labels.txt").write_text("\n".join(lines))
     for path in (voc / "SegmentationClass").iterdir():
         ids = np.array(Image.open(path)) % 3  # 255: x
@@ -299,14 +284,14 @@ def test_label_maps_of_colors(voc, prepare):
     dataset = ListedDataset(str(voc), "splits/train", classes=["x", "y", "z"], label_colors=COLORS)
     assert set(np.unique(dataset[0]["data_samples"])) <= {0, 1, 2}
     assert "label_colors=[[0, 0, 0]" in (voc / "own_pets.py").read_text()
-    (voc / "labels.txt").write_text("x:0,0,0::\ny:128,0,0::\nz:128,0,0::\n")
+    (voc / "labels.txt").write_text("x,0,0,0\ny,128,0,0\nz,128,0,0\n")
     error = prepare.fails("segmentation", voc, *VOC, "--clients", 2)
     assert "labels.txt: gives several classes the color [128, 0, 0]" in error
 
 
 @pytest.mark.parametrize(("values", "colored"), [([0, 255], True), ([0, 1], False)])
 def test_gray_maps_have_colors_where_these_are_no_ids(voc, prepare, values, colored):
-    (voc / "labels.txt").write_text("background 0 0 0\npolyp 255 255 255\n")
+    (voc / "labels.txt").write_text("background,0,0,0\npolyp,255,255,255\n")
     for path in (voc / "SegmentationClass").iterdir():
         ids = np.array(Image.open(path)) % 3 % 2
         Image.fromarray(np.array(values, np.uint8)[ids]).save(path)
@@ -314,18 +299,15 @@ def test_gray_maps_have_colors_where_these_are_no_ids(voc, prepare, values, colo
     assert ("label_colors" in (voc / "own_pets.py").read_text()) == colored
 
 
-def test_what_train_ids_and_ids_from_1_are_is_asked(voc, prepare):
+def test_train_ids_and_ids_from_1(voc, prepare):
     for path in (voc / "SegmentationClass").iterdir():
         path.rename(path.with_stem(f"{path.stem}_gtFine_labelTrainIds"))
     maps = (*GLOBS[:3], "SegmentationClass/*_gtFine_labelTrainIds.png", "--clients", 2)
     error = prepare.fails("segmentation", voc, *maps, "--ids", "cityscapes")
     assert "--ids: is 'cityscapes', but SegmentationClass/a_0_gtFine_labelTrainIds.png" in error
-    (voc / "labels.txt").write_text("1 cat\n2 dog\n")
+    (voc / "labels.txt").write_text("cat\ndog\n")
     maps = (*maps, "--classes", "labels.txt", "--reduce-zero-label")
     assert "id   1: cat" in prepare("segmentation", voc, *maps)
-    (voc / "labels.txt").write_text("0 unlabeled\n1 cat\n2 dog\n")
-    error = prepare.fails("segmentation", voc, *maps)
-    assert "from 0 to 2, but the ids of 3 classes in label maps are 1 to 3" in error
 
 
 # ---------------------------------------------------------------- polygons
@@ -448,7 +430,7 @@ def mask_of(picture: str | Image.Image, x: int = 0, y: int = 0) -> dict:
         ({"shapes": [{"label": "cat", "points": [[0, 20], [9, 20], [9, 30]]}]}, "is outside of"),
         ({"shapes": [], "imageHeight": "16"}, r"imageHeight and .* are '16' and None"),
         *[(other, "has no list of labelme's shapes") for other in ({"shapes": {}}, {}, [])],
-        ({"images": [], "annotations": [{"segmentation": [[1, 2]]}]}, "of other tools.*COCO"),
+        ({"images": [], "annotations": [{"segmentation": [[1, 2]]}]}, "COCO and .* with --from"),
     ],
 )
 def test_damaged_polygons_are_named(tmp_path, content, message):
@@ -471,7 +453,7 @@ def test_labelme_files_beside_images(voc, prepare):
     label = Image.open(voc / "drawn/JPEGImages/a_0.png")
     assert label.mode == "P" and np.array(label)[7, 7] == 1 and np.array(label)[0, 0] == 255
     # a file that is drawn already; colors are those of pictures, here of two classes
-    (voc / "labels.txt").write_text("cat 9 9 9\ndog 9 9 9\n")
+    (voc / "labels.txt").write_text("cat,9,9,9\ndog,9,9,9\n")
     (voc / "JPEGImages/a_0.json").unlink()
     (voc / "maps").mkdir()
     (voc / "maps/a_0.png").write_bytes((voc / "drawn/JPEGImages/a_0.png").read_bytes())

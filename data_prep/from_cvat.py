@@ -1,0 +1,46 @@
+"""``--from cvat``: CVAT's "Segmentation mask 1.1", colors that ``labelmap.txt`` names."""
+
+import re
+from pathlib import Path
+
+from fedseg.datasets.images import read_label
+from fedseg.errors import ConfigError, DataError
+
+from .classes import read_text
+from .disk import find_files
+from .importers import Imported, Pair
+
+LABELS = "labelmap.txt"
+MASKS, IMAGES = "SegmentationClass", "JPEGImages"
+LINE = re.compile(r"(.+?):(\d{1,3}),(\d{1,3}),(\d{1,3}):[^:]*:[^:]*")  # name, color, parts, actions
+
+
+def read_cvat(labels: Path, images: Path | None) -> Imported:
+    """Classes are the lines of ``labelmap.txt``, in their order.
+
+    Args:
+        labels: the unpacked folder. images: that of the images (default: its ``JPEGImages``).
+    """
+    if not (labels / LABELS).is_file():
+        raise ConfigError(f"--labels: must be CVAT's folder with {LABELS}, not {labels}.")
+    classes, colors = [], []
+    for number, line in enumerate(read_text(labels / LABELS).splitlines(), start=1):
+        match = LINE.fullmatch(line.strip())
+        if match is not None and not line.startswith("#"):
+            classes.append(match[1])
+            colors.append([int(channel) for channel in match.groups()[1:]])
+        elif line.strip() and not line.startswith("#"):
+            must = "must be name:r,g,b:parts:actions"
+            raise DataError(f"{labels / LABELS}: line {number}: {must}, not {line!r}.")
+    folder = images or labels / IMAGES
+    image_of = {Path(name).with_suffix("").as_posix(): name for name in find_files(folder)}
+    masks = sorted(name for name in find_files(labels / MASKS) if name.endswith(".png"))
+
+    def read(mask: str) -> Pair:
+        stem = mask.removesuffix(".png")
+        if stem not in image_of:
+            raise DataError(f"{folder}: has no image {stem}: name its folder with --images.")
+        ids = read_label(str(labels / MASKS / mask), colors=colors)
+        return Pair(image_of[stem], folder / image_of[stem], ids)
+
+    return Imported(classes, colors, len(masks), map(read, masks))
