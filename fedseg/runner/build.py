@@ -10,11 +10,12 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import zip_longest
 from operator import itemgetter
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 from unittest import mock
 
 import numpy as np
@@ -104,6 +105,8 @@ def build_trainer(config: Config | Mapping[str, Any], run: Any = None) -> Client
     init_default_scope(cfg.default_scope)
     set_random_seed(**cfg.randomness)
     flat = build_vectors(move_model(build_model(cfg), cfg), cfg)
+    if cfg.get("load_from") is not None:
+        load_start(flat, read_start(cfg.load_from))
     of_clients = ("batchnorm", "custom_hooks", *REGISTRIES)
     hooks = [hook for field, hook in build_hooks(cfg) if field.startswith(of_clients)]
     bind_hooks(hooks, flat)
@@ -241,7 +244,7 @@ def move_model(model: nn.Module, cfg: Config) -> nn.Module:
 
 
 def build_vectors(model: nn.Module, cfg: Config) -> FlatModel:
-    """Draw the initial weights, lay the model out as vectors, load ``load_from``."""
+    """Draw the initial weights and lay the model out as vectors."""
     torch.manual_seed(seed_for(cfg.randomness.seed, "init"))
     if hasattr(model, "init_weights"):
         with _offline("model"):
@@ -258,9 +261,47 @@ def build_vectors(model: nn.Module, cfg: Config) -> FlatModel:
     if cfg.model.get("feature_cache") is not None:
         check_value("model.feature_cache", cfg.model.feature_cache, str)
         cache_features(model, frozen, cfg.model.feature_cache)
-    if cfg.get("load_from") is not None:
-        load_weights(flat, cfg.load_from)
     return flat
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where a run takes its initial weights from, ``load_from``.
+
+    Attributes:
+        path: of a checkpoint.
+        model: which one of it. None: the global one, with a warning if there is an averaged one.
+    """
+
+    path: str
+    model: Literal["global", "averaged"] | None = None
+
+
+def read_start(value: str | Path | Mapping[str, Any]) -> Start:
+    """The value of ``load_from``: the path of a checkpoint, or a dict of :class:`Start`."""
+    if isinstance(value, str | Path):
+        return Start(str(value))
+    check_arguments(Start, value, "load_from")
+    return Start(**value)
+
+
+def load_start(flat: FlatModel, start: Start) -> None:
+    """Load the model of another run's checkpoint."""
+    payload = load_weights(flat, start.path)  # of both models the global one
+    averaged = payload.get("averaged_state_dict")
+    if start.model == "averaged":
+        if averaged is None:
+            raise ConfigError(
+                f"load_from.model: {start.path} has no averaged model: write 'global'"
+            )
+        flat.load_state_dict(with_adapters(averaged, flat.model))
+    elif start.model is None and averaged is not None:
+        warnings.warn(
+            f"load_from: {start.path} has an averaged model, which its run reports; this run "
+            "starts from the global one: load_from=dict(path=..., model='averaged') or 'global' "
+            "says which",
+            stacklevel=2,
+        )
 
 
 def load_weights(

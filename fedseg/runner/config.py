@@ -47,7 +47,8 @@ KEYS: Mapping[str, Any] = {
         Mapping,
     ),
     **dict.fromkeys(("default_scope", "device", "experiment_name", "setting"), str | None),
-    **dict.fromkeys(("data_root", "load_from", "work_dir"), str | Path | None),
+    **dict.fromkeys(("data_root", "work_dir"), str | Path | None),
+    "load_from": str | Path | Mapping | None,
     **dict.fromkeys(
         ("default_hooks", "test_dataloader", "val_dataloader"), Mapping[str, Component] | None
     ),
@@ -124,10 +125,27 @@ def complete_config(config: Config, recorded: Collection[str] = ()) -> Config:
     of_val = {f"test_{name}": config.get(f"val_{name}") for name in ("dataloader", "evaluator")}
     _set_defaults(config, of_val)
     _complete_evaluation(config, "test", "FederatedTestLoop")
+    _check_fine_tuning(config)
     if config.test_cfg is not None:
         views = {key: value for key, value in (config.val_cfg or {}).items() if key in VIEWS}
         _set_defaults(config.test_cfg, views)
     return config
+
+
+def _check_fine_tuning(config: Config) -> None:
+    """Raise ConfigError for options of the fine-tuned view where it is not evaluated."""
+    views: Sequence[str] = ()
+    for section in ("val_cfg", "test_cfg"):
+        options = config.get(section) or {}
+        views = (
+            options.get("views", views) or ()
+        )  # the test's are those of val unless it has its own
+        for key in ("fine_tune_steps", "fine_tune_lr"):
+            if options.get(key) is not None and FINE_TUNED not in views:
+                raise ConfigError(
+                    f"{section}.{key}: has no effect without the view {FINE_TUNED!r}: add it to "
+                    f"{section}.views"
+                )
 
 
 def drop_weights(model: Any) -> None:

@@ -107,7 +107,7 @@ def config_facts(config: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "setting": config.get("setting"),
         "methods": config.get("methods"),
-        "load_from": None if start is None else str(start),
+        "load_from": _start_text(start),
         "rounds": train["max_rounds"],
         "model": {
             "type": model["type"],
@@ -119,6 +119,14 @@ def config_facts(config: Mapping[str, Any]) -> dict[str, Any]:
         "local_epochs": (train.get("local_epochs") or 1) if steps is None else None,
         "local_steps": steps,
     }
+
+
+def _start_text(start: Any) -> str | None:
+    """The checkpoint of ``load_from``, and which model of it if the config says so."""
+    if not isinstance(start, Mapping):
+        return None if start is None else str(start)
+    model = start.get("model")
+    return str(start["path"]) if model is None else f"{start['path']} ({model})"
 
 
 def loaders(config: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:

@@ -98,6 +98,43 @@ def test_initial_weights_are_what_training_can_give(tmp_path, value):
         build_vectors(build_model(cfg), cfg)
 
 
+def test_load_from_names_the_global_or_the_averaged_model(tmp_path, recwarn):
+    """A path alone is the global model, with a warning if the run reports another one."""
+    run = toyseg.run(tmp_path / "first", train_cfg={"max_rounds": 3}, averaging={"start": 1})
+    saved = toyseg.checkpoint(run)
+    path = str(tmp_path / "first" / "run" / "checkpoints" / "round_000003.pth")
+    assert not torch.equal(
+        saved["state_dict"]["conv1.weight"], saved["averaged_state_dict"]["conv1.weight"]
+    )
+    for start, key in (
+        (path, "state_dict"),
+        ({"path": path, "model": "global"}, "state_dict"),
+        ({"path": path, "model": "averaged"}, "averaged_state_dict"),
+    ):
+        recwarn.clear()
+        trainer = build_trainer(toyseg.settings(tmp_path / "second", load_from=start))
+        begun = trainer.flat.state_dict()
+        assert all(torch.equal(begun[name], value) for name, value in saved[key].items())
+        told = [str(w.message) for w in recwarn if str(w.message).startswith("load_from: ")]
+        assert len(told) == (start == path) and all("model='averaged'" in text for text in told)
+
+
+def test_an_averaged_model_that_a_checkpoint_lacks_is_refused(tmp_path):
+    toyseg.run(tmp_path / "first", **toyseg.PLAIN, train_cfg={"max_rounds": 1})
+    path = str(tmp_path / "first" / "run" / "checkpoints" / "round_000001.pth")
+    for model, message in (("averaged", "has no averaged model"), ("mean", "must be 'global' or")):
+        start = {"path": path, "model": model}
+        with pytest.raises(ConfigError, match=rf"^load_from\.model: .*{message}"):
+            build_trainer(toyseg.settings(tmp_path / "second", load_from=start))
+
+
+def test_a_test_of_a_checkpoint_does_not_need_the_initial_weights(tmp_path):
+    run = toyseg.run(tmp_path / "first", **toyseg.PLAIN, train_cfg={"max_rounds": 1})
+    path = tmp_path / "first" / "run" / "checkpoints" / "round_000001.pth"
+    gone = toyseg.merge(run, {"load_from": "gone.pth", "work_dir": str(tmp_path / "test")})
+    assert "seen/accuracy" in toyseg.runner(gone).test(path)
+
+
 def test_a_learning_rate_of_0_is_told(tmp_path):
     config = toyseg.settings(tmp_path, optim_wrapper={"optimizer": {"lr": 0}})
     with pytest.warns(UserWarning, match=r"optim_wrapper\.optimizer\.lr"):

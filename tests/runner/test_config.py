@@ -148,3 +148,16 @@ def test_history_takes_arrays_and_names_what_it_cannot_take():
     }
     with pytest.raises(ConfigError, match="set in the history"):
         plain({"a": {1, 2}})
+
+
+@pytest.mark.parametrize("section", ["val_cfg", "test_cfg"])
+@pytest.mark.parametrize("option", ["fine_tune_steps", "fine_tune_lr"])
+def test_options_of_fine_tuning_need_its_view(section, option):
+    config = minimal(**{section: {option: 5}})
+    message = rf"^{section}\.{option}: has no effect without the view 'fine_tuned'"
+    with pytest.raises(ConfigError, match=message):
+        complete_config(config)
+    config = minimal(val_cfg={"views": ["fine_tuned"], "fine_tune_steps": 5})
+    assert complete_config(config).test_cfg.fine_tune_steps == 5
+    config.test_cfg = {"views": ["by_domain"]}
+    assert complete_config(config).test_cfg.views == ["by_domain"]
