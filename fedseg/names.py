@@ -80,6 +80,18 @@ def made_by(tool: str, root: str | Path) -> str:
     return MADE_BY.get(root, (tool if whole else f"{tool} {option}{shlex.quote(root)}") + more)
 
 
+def short_names(paths: Iterable[str]) -> dict[str, str]:
+    """Paths without the folders that all of them share; a single one's last part."""
+    parts = {path: Path(path).parts for path in paths}
+    least = min(map(len, parts.values()), default=0)
+    shared = 0
+    if len(parts) == 1:
+        shared = least - 1
+    while shared < least - 1 and len({names[shared] for names in parts.values()}) == 1:
+        shared += 1
+    return {path: str(Path(*names[shared:])) for path, names in parts.items()}
+
+
 def by_case(name: str, known: Iterable[str]) -> str | None:
     """The known name that a name is, whatever its case; None if there is none, or several."""
     known = list(known)

@@ -3,7 +3,7 @@
 from typing import get_args
 
 from fedseg import cli
-from fedseg.curvature.settings import RUNNING, Kind, Spec, add_options, read_options, read_source
+from fedseg.curvature.settings import Kind, Spec, add_options, read_options, read_source
 
 DETAILS = """\
 kinds:
@@ -30,21 +30,16 @@ def main() -> None:
     )
     parser.add_argument("kind", type=str.lower, choices=get_args(Kind))
     add_options(parser, Spec)
-    text = "default: curvature/landscape_<kind>, with client and statistics, in the first run"
+    text = "default: curvature/landscape_<kind> in the first run, with the models' names, client "
+    text += "and statistics"
     parser.add_argument("--out", type=cli.folder, help=text)
     arguments = parser.parse_args()
     spec = read_options(Spec, arguments, source=read_source(arguments, *arguments.paths))
-    from fedseg.curvature.checkpoint import find_checkpoints
-    from fedseg.curvature.landscape import compute_landscape
-    from fedseg.files import own_folder
+    from fedseg.curvature.landscape import compute_landscape, default_folder
     from fedseg.report.landscapes import write_landscape
-    from fedseg.runner.checkpoint import run_folder
 
     cli.say_trust(arguments.trust)
-    run = run_folder(find_checkpoints(spec.source)[0])
-    words = [f"landscape_{spec.kind}", *([spec.client.replace("/", "_")] if spec.client else [])]
-    words += [spec.statistics] * (spec.statistics != RUNNING)
-    folder = arguments.out or own_folder(run, f"curvature/{'-'.join(words)}")
+    folder = arguments.out or default_folder(spec)
     with cli.progress() as bars:
         task = bars.add_task("points")
         advance = lambda done, total: bars.update(task, completed=done, total=total)  # noqa: E731

@@ -5,6 +5,8 @@ lines of ``points.jsonl``; the same landscape again goes on.
 """
 
 import json
+import os
+import re
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -28,13 +30,17 @@ from fedseg.curvature.spectrum import largest
 from fedseg.curvature.surface import LossSurface, Point, Samples
 from fedseg.errors import ConfigError, DataError
 from fedseg.evaluation.domains import statistics_batches, statistics_of
-from fedseg.files import digest, open_to_append, read_bytes, write_text
+from fedseg.files import digest, open_to_append, own_folder, read_bytes, read_json, write_text
+from fedseg.names import short_names
 from fedseg.runner.checkpoint import checkpoints, run_folder
 from fedseg.runner.work_dir import lock_work_dir
+from fedseg.runs.curvature_files import CURVATURE
 from fedseg.runs.history import Number, plain
 
 SCHEMA_VERSION = 1
 FILE_NAME, POINTS = "landscape.json", "points.jsonl"
+LONGEST_NAME = 200  # bytes of a folder's name; beyond it is cut, with a digest of the models
+LONGEST_READABLE = 40  # characters of it then
 Task = tuple[int, ...]  # number of the series, place on each axis
 
 
@@ -287,6 +293,7 @@ def _compute(grid: Landscape, folder: Path, advance: Callable[[int, int], None])
         "axes": plain(grid.axes),
         "marks": grid.marks,
     }
+    _check_folder(folder, about)
     key = digest(about)
     tasks = list(np.ndindex(len(grid.series), *map(len, grid.axes)))
     results = _read_points(folder / POINTS, key, tasks)
@@ -302,6 +309,37 @@ def _compute(grid: Landscape, folder: Path, advance: Callable[[int, int], None])
     content = plain({**about, "trajectory": grid.trajectory(), "series": series})
     write_text(folder / FILE_NAME, json.dumps(content, indent=1, allow_nan=False) + "\n")
     return content
+
+
+def _check_folder(folder: Path, about: Mapping[str, Any]) -> None:
+    """Raise ConfigError if a folder has the finished landscape of something else."""
+    path = folder / FILE_NAME
+    if not path.is_file():
+        return
+    content = read_json(path, "delete it")
+    before = content.keys() & about.keys() if isinstance(content, dict) else ()
+    if digest({name: content[name] for name in before}) != digest(about):
+        raise ConfigError(
+            f"{path}: is the landscape of other models, data or options: name another folder "
+            "(--out), or delete it"
+        )
+
+
+def default_folder(spec: Spec) -> Path:
+    """``curvature/landscape_<kind>`` in the first model's run, with what else it is of."""
+    words = [f"landscape_{spec.kind}"]
+    if spec.client is not None:
+        words.append(spec.client)
+    if spec.statistics != RUNNING:
+        words.append(spec.statistics)
+    run = run_folder(find_checkpoints(spec.source)[0])
+    names = spec.source.paths
+    if len(names) > 1 or Path(names[0]).resolve() != run.resolve():
+        words += short_names(names).values()
+    name = re.sub(r"[/\\:]", "_", "-".join(words).replace(".pth", ""))
+    if len(os.fsencode(name)) > LONGEST_NAME:
+        name = f"{name[:LONGEST_READABLE]}-{digest(names)[:8]}"
+    return own_folder(run, f"{CURVATURE}/{name}")
 
 
 def _read_points(path: Path, key: str, tasks: Collection[Task]) -> dict[Task, PointLine]:

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from fedseg.checks import is_number
 from fedseg.metric_names import domain_label
-from fedseg.report.drawing import SHADES, draw_percentages, new_figure
+from fedseg.report.drawing import SHADES, draw_percentages, new_figure, readable_labels
 
 
 def draw_iou_by_class(
@@ -62,7 +62,8 @@ def draw_client_accuracy(entry: Mapping[str, Any], title: str = "") -> Figure:
     rounds, classes = np.asarray(entry["rounds"]), np.asarray(entry["main_class"])
     values = np.array(entry["accuracy"], dtype=float).T  # None is NaN
     order = np.argsort(classes, kind="stable")
-    figure = new_figure(9.5, min(2 + 0.05 * max(len(classes), 20), 8))
+    height = min(2 + 0.05 * max(len(classes), 20), 8)
+    figure = new_figure(9.5, height)
     axes = figure.add_subplot()
     style = {"aspect": "auto", "interpolation": "nearest", "cmap": "cividis"}
     image = axes.imshow(values[order], vmin=0, vmax=100, **style)
@@ -75,7 +76,9 @@ def draw_client_accuracy(entry: Mapping[str, Any], title: str = "") -> Figure:
     if len(ends) < 30:
         axes.hlines(ends, -0.5, len(rounds) - 0.5, "white", linewidth=0.7)
         middles = (np.r_[-0.5, ends] + np.r_[ends, len(classes) - 0.5]) / 2
-        axes.set_yticks(middles, [entry["classes"][c] for c in np.unique(classes)])
+        names = [entry["classes"][number] for number in np.unique(classes)]
+        named = readable_labels(middles, len(classes), height - 1)
+        axes.set_yticks(middles[named], [names[number] for number in named])
         axes.tick_params(axis="y", length=0)
     figure.colorbar(image, ax=axes, pad=0.01).set_label("accuracy (%)")
     kind = "test images in each client's class mix"

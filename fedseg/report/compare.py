@@ -15,6 +15,7 @@ from fedseg.checks import is_number
 from fedseg.config.keys import ENVIRONMENT, METHOD, PROTOCOL, select
 from fedseg.errors import DataError
 from fedseg.metric_names import MAIN_METRICS, Metric, find_set, main_metric
+from fedseg.names import short_names
 from fedseg.runs.history import HISTORY
 from fedseg.runs.run_files import RunFiles, is_run, read_run
 from fedseg.runs.schema import FILE_NAME, DataEntry, Results
@@ -30,6 +31,7 @@ class Side:
     """A run, or seeds of one experiment."""
 
     label: str  # ``A``, ``B``, ...
+    name: str  # of the experiment; of several sides of one, the folder
     path: Path  # as the user named it
     runs: tuple[RunFiles, ...]  # at least one, ordered by seed
 
@@ -95,10 +97,18 @@ class Comparison:
 
 def read_sides(paths: Iterable[str | Path]) -> list[Side]:
     """Read work dirs, ``results.json`` files, or folders of one experiment's seeds."""
-    return [
-        Side(chr(ord("A") + number) if number < 26 else f"R{number + 1}", path, _read_runs(path))
-        for number, path in enumerate(map(Path, paths))
-    ]
+    paths = [Path(path) for path in paths]
+    runs = [_read_runs(path) for path in paths]
+    experiments = [first.name for first, *_ in runs]
+    folders = short_names(map(str, paths))
+    sides = []
+    for number, path in enumerate(paths):
+        label = chr(ord("A") + number) if number < 26 else f"R{number + 1}"
+        name = experiments[number]
+        if experiments.count(name) > 1:  # runs of a grid, which differ in options
+            name = folders[str(path)]
+        sides.append(Side(label=label, name=name, path=path, runs=runs[number]))
+    return sides
 
 
 def _read_runs(path: Path) -> tuple[RunFiles, ...]:

@@ -244,7 +244,7 @@ def _legend(figure: Figure, sides: Sequence[Side]) -> list[tuple[Side, dict[str,
         dashes = DASHES[(number + number // len(COLORS)) % len(DASHES)]
         styles.append({"color": COLORS[number % len(COLORS)], "linestyle": dashes})
         seeds = f", seed {', '.join(map(str, side.seeds))}" if side.seeds else ""
-        label = f"{side.label}  {side.first.name}{seeds}".strip()
+        label = f"{side.label}  {side.name}{seeds}".strip()
         handles.append(Line2D([], [], **styles[-1], linewidth=2, label=label))
     figure.legend(handles=handles, loc="outside upper left", frameon=False, fontsize=10)
     return list(zip(sides, styles, strict=True))
@@ -290,7 +290,7 @@ def draw_corruptions(sides: Sequence[Side], severity: int | None = None) -> Figu
     rows = {}
     for name in sorted(names, key=lambda name: name == "mean"):
         rows[name.replace("_", " ")] = [by_corruption.get(name) for by_corruption in accuracies]
-    labels = [f"{side.label}\n{side.first.name}" for side in sides]
+    labels = [f"{side.label}\n{side.name}" for side in sides]
     over = "mean over severities" if severity is None else f"severity {severity}"
     return draw_percentages(rows, labels, f"accuracy (%), {over}")
 
@@ -335,7 +335,7 @@ def draw_trends(sides: Sequence[Side], metrics: Iterable[str]) -> Figure | None:
             for run in other.runs:
                 points = run.series(name)
                 axes.plot(list(points), list(points.values()), **style)
-        round_axes(axes, rounds, f"{side.label}  {side.first.name}", Metric.parse(name).metric)
+        round_axes(axes, rounds, f"{side.label}  {side.name}", Metric.parse(name).metric)
         axes.label_outer()
     for axes in grid[len(sides) :]:
         axes.set_axis_off()
@@ -353,7 +353,7 @@ def print_comparison(comparison: Comparison) -> None:
 
 def to_markdown(comparison: Comparison, picture: str) -> str:
     """Tables and remarks as Markdown, with the picture of the curves."""
-    names = (markdown_text(side.first.name) for side in comparison.sides)
+    names = (markdown_text(side.name) for side in comparison.sides)
     parts = [f"# {' against '.join(names)}"]
     for table in tables(comparison):
         parts += [f"## {table.title[0].upper()}{table.title[1:]}", table.to_markdown()]

@@ -19,6 +19,7 @@ COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
 MARKERS = ("o", "s", "^", "D", "v", "P")
 SHADES = colormaps["YlGnBu"]
 DPI = 120
+LABEL = 0.18  # inches of a line of text with space above it
 SMOOTHED_FROM = 60  # rounds from which on a moving average helps the eye
 
 
@@ -65,7 +66,9 @@ def draw_percentages(
     """Heat map of percentages by row, None in gray; the last row, a mean, is apart and bold."""
     values = np.array(list(table.values()), dtype=float)  # None is NaN
     mean = len(table) - 1
-    figure = new_figure(2.6 + 1.1 * len(columns), 1.5 + 0.31 * len(table))
+    longest = max(len(line) for name in columns for line in name.split("\n"))
+    width = max(1.1, 0.09 * longest)
+    figure = new_figure(2.6 + width * len(columns), 1.5 + 0.31 * len(table))
     axes = figure.add_subplot(facecolor="0.95")
     axes.pcolormesh(values, cmap=SHADES, vmin=0, vmax=100)
     for (y, x), value in np.ndenumerate(values):
@@ -89,6 +92,22 @@ def draw_percentages(
     axes.spines[:].set_visible(False)
     axes.set_title(title, fontsize=12, fontweight="bold", pad=10)
     return figure
+
+
+def readable_labels(places: Sequence[float], extent: float, inches: float) -> list[int]:
+    """The numbers of the labels that do not overprint the one before.
+
+    Args:
+        places: of all labels on an axis, in rising order.
+        extent: of the axis, in the places' unit.
+        inches: its length.
+    """
+    least = extent * LABEL / inches
+    kept: list[int] = []
+    for number, place in enumerate(places):
+        if not kept or place - places[kept[-1]] >= least:
+            kept.append(number)
+    return kept
 
 
 def round_axes(axes: Any, rounds: int, title: str, shown: str | None) -> None:

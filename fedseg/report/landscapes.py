@@ -15,14 +15,22 @@ from matplotlib.figure import Figure
 from fedseg.cli import wide_console
 from fedseg.errors import DataError
 from fedseg.files import write_text
-from fedseg.report.drawing import COLORS, MARKERS, new_figure, plain_axes, save_figure
+from fedseg.names import short_names
+from fedseg.report.drawing import (
+    COLORS,
+    MARKERS,
+    new_figure,
+    plain_axes,
+    readable_labels,
+    save_figure,
+)
 from fedseg.runner.checkpoint import run_folder
 from fedseg.runs.tables import MISSING, TextTable
 
 MAP = "cividis"  # the same for every kind of color vision
 LEVELS = 14
 MOST_DOTS = 60  # values of a curve up to which each has a dot
-MOST_NAMES = 40  # clients up to which each is named beside a map
+CLIENT_PANEL = 3.4, 2.9  # inches of a map of clients by rounds, without its labels
 BLUR = 100  # a density is so many times as wide as the bell of an eigenvalue
 ROWS = {
     "loss": ("loss", "loss"),
@@ -152,8 +160,11 @@ def draw_clients(results: Mapping[str, Mapping[str, Any]]) -> Figure | None:
     for panels, (title, (tables, clients, values, scale)) in zip(grid, maps.items(), strict=True):
         for axes, name, table, of in zip(panels, runs, tables, values, strict=True):
             image = axes.imshow(of, norm=scale, cmap=MAP, aspect="auto", interpolation="nearest")
-            axes.set_xticks(range(len(table)), sorted(table), rotation=90)
-            axes.set_yticks(range(len(clients)), clients if len(clients) <= MOST_NAMES else None)
+            rounds = sorted(table)
+            columns = readable_labels(range(len(rounds)), len(rounds), CLIENT_PANEL[0])
+            axes.set_xticks(columns, [rounds[number] for number in columns], rotation=90)
+            rows = readable_labels(range(len(clients)), len(clients), CLIENT_PANEL[1])
+            axes.set_yticks(rows, [clients[number] for number in rows])
             axes.set(title=short[name], xlabel="round", ylabel="client")
         _add_bar(figure, image, panels, title)
     return figure
@@ -204,15 +215,6 @@ def _blur(density: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
 
 def _values(nested: Any) -> np.ndarray:
     return np.array(nested, dtype=float)  # None is NaN
-
-
-def short_names(names: Iterable[str]) -> dict[str, str]:
-    """Checkpoints' names without the folders that all of them share; a single one's last part."""
-    parts = {name: Path(name).parts for name in names}
-    shared = -1 if len(parts) == 1 else 0
-    while len(parts) > 1 and len({p[shared : shared + 1] for p in parts.values()}) == 1:
-        shared += 1
-    return {name: str(Path(*p[shared:])) for name, p in parts.items()}
 
 
 def _label_series(content: Mapping[str, Any]) -> Iterable[tuple[str, Mapping[str, Any]]]:

@@ -146,7 +146,7 @@ def write_charts(
 ) -> list[Path]:
     """Write ``curves.png`` and what else a run has: IoU by class, clients, corruptions."""
     run = read_run(work_dir, strict=False)
-    curves = draw_curves([Side("", run.folder, (run,))], run.curves.figures)
+    curves = draw_curves([Side("", run.name, run.folder, (run,))], run.curves.figures)
     paths = [save_figure(curves, folder / "curves.png")]
     if run.results is None:
         return paths

@@ -19,6 +19,7 @@ from fedseg.curvature.landscape import (
     Landscape,
     barrier,
     compute_landscape,
+    default_folder,
     line,
     plane,
     random_directions,
@@ -241,6 +242,62 @@ def test_the_command_line_between_two_rounds_and_wrong_arguments(run_tool, run, 
     assert code == 0, err
     content = json.loads((tmp_path / "client" / "landscape.json").read_text())
     assert [series["data"] for series in content["series"]] == ["own data", "all data"]
+    code, _, err = run_tool("landscape", "random", first, "--client", client, *options)
+    assert code == 2 and "is the landscape of other models, data or options" in err
+    options = (*options, "--out", tmp_path / "surface")
     code, out, err = run_tool("landscape", "random", first, "--client", client, *options)
     assert code == 0, err
     assert "landscape.svg" in out and "landscape.html" in out
+
+
+def test_planes_of_other_models_are_beside_each_other(run_tool, run, tmp_path):
+    """Nothing is overwritten: neither by other models nor by other options of the same ones."""
+    copied, trust = tmp_path / "run", ("--trust", "toycls")
+    shutil.copytree(run, copied)
+    rounds = checkpoints(copied)
+    for models in (rounds, rounds[::-1]):
+        code, _, err = run_tool("landscape", "plane", *models, "--points", 2, *trust)
+        assert code == 0, err
+    assert sorted(path.parent.name for path in copied.glob("curvature/*/landscape.json")) == [
+        "landscape_plane-round_000001-round_000002-round_000003",
+        "landscape_plane-round_000003-round_000002-round_000001",
+    ]
+    pictures = {path: path.read_bytes() for path in copied.glob("curvature/*/landscape.*n*")}
+    assert {path.suffix for path in pictures} == {".json", ".png"}
+    code, _, err = run_tool("landscape", "plane", *rounds, "--points", 3, *trust)
+    assert code == 2 and "name another folder (--out)" in err
+    code, _, err = run_tool("landscape", "plane", *rounds, "--points", 2, *trust)
+    assert code == 0, err
+    assert {path: path.read_bytes() for path in pictures} == pictures
+
+
+@pytest.mark.parametrize(
+    ("options", "models", "name"),
+    [
+        ({"kind": "random"}, ["{run}"], "landscape_random"),
+        ({"kind": "random", "client": "a/b"}, ["{run}"], "landscape_random-a_b"),
+        ({"kind": "random"}, ["{run}:global"], "landscape_random-run_global"),
+        ({}, ["{run}", "{run}:client=x@1"], "landscape_line-run-run_client=x@1"),
+        ({"statistics": "batch"}, ["{run}", "{run}:global"], "landscape_line-batch-run-run_global"),
+    ],
+)
+def test_the_folder_of_a_landscape_names_its_models(run, tmp_path, options, models, name):
+    copied = tmp_path / "run"
+    shutil.copytree(run, copied)
+    source = Source(tuple(model.format(run=copied) for model in models))
+    assert default_folder(Spec(source=source, **options)) == copied / "curvature" / name
+
+
+def test_the_folder_of_models_with_long_names_has_a_digest(run, tmp_path):
+    folders = []
+    for last in "ab":
+        copied = tmp_path / ("long" * 40) / f"{'name' * 40}{last}"
+        shutil.copytree(run, copied)
+        folders.append(copied)
+    names = [
+        default_folder(Spec(source=Source((str(folders[0]), str(second)))))
+        for second in (folders[1], f"{folders[0]}:client=x@1")
+    ]
+    assert names[0] != names[1]
+    for folder in names:
+        folder.mkdir(parents=True)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from drawn_labels import overprinted
 from matplotlib.colors import to_rgb
 from toyhistory import record
 
@@ -22,7 +23,7 @@ def run_of(folder: Path, rounds: int, metric: str = "mIoU") -> RunFiles:
 
 
 def drawn(run: RunFiles) -> list:
-    return draw_curves([Side("", run.folder, (run,))], run.curves.figures).axes
+    return draw_curves([Side("", run.name, run.folder, (run,))], run.curves.figures).axes
 
 
 @pytest.mark.parametrize(("metric", "rounds", "lines"), [("mIoU", 12, 1), ("accuracy", 80, 2)])
@@ -80,3 +81,14 @@ def test_clients_are_sorted_by_their_main_class():
     np.testing.assert_array_equal(rows, [[20, 50], [10, 40], [np.nan, 60]])
     assert [t.get_text() for t in axes.get_yticklabels()] == ["cat", "dog"]
     assert scale.get_ylabel() == "accuracy (%)"
+
+
+def test_names_of_classes_do_not_overprint():
+    classes, clients = [f"class {number}" for number in range(29)], 20
+    entry = {"rounds": [5, 10], "accuracy": [[10.0] * clients, [40.0] * clients]}
+    entry |= {"main_class": list(range(clients)), "classes": classes}
+    axes, _ = draw_client_accuracy(entry).axes
+    assert overprinted(axes) == []
+    names = [label.get_text() for label in axes.get_yticklabels()]
+    places = axes.get_yticks().round().astype(int).tolist()
+    assert names == [f"class {place}" for place in places] and len(names) > 5

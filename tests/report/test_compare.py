@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import toyresults
+from drawn_labels import overprinted
 from PIL import Image
 from toyhistory import METRIC, record, write_history
 
@@ -390,3 +391,25 @@ def test_a_folder_of_seeds_must_hold_one_experiment(tmp_path, changes, message):
         finished(tmp_path / "1", **changes)
     with pytest.raises(DataError, match=message):
         read_sides([tmp_path])
+
+
+def test_runs_of_a_grid_have_legends_of_their_own(tmp_path):
+    """They share the experiment's name and differ in their folders."""
+    paths = [tmp_path / f"shapes,lr={rate}" / "seed0" for rate in (0.1, 0.5)]
+    for path in paths:
+        content = toyresults.results(RAINY, {METRIC: 50.0}, name="shapes")
+        content["final"]["corrupted"] = {"accuracy": 40.0, "corruptions": {"fog": [50.0]}}
+        toyresults.write(path, content)
+    paths.append(finished(tmp_path / "other", name="another"))
+    sides = read_sides(paths)
+    names = ["shapes,lr=0.1/seed0", "shapes,lr=0.5/seed0", "another"]
+    assert [side.name for side in sides] == names
+    comparison = compare(sides)
+    (legend,) = draw_curves(sides, comparison.metrics).legends
+    texts = [text.get_text() for text in legend.get_texts()]
+    assert [text.split("  ")[1].split(", seed ")[0] for text in texts] == names
+    columns = draw_corruptions(sides).axes[0]
+    assert [label.get_text() for label in columns.get_xticklabels()] == [
+        f"{side.label}\n{side.name}" for side in sides
+    ]
+    assert overprinted(columns) == []

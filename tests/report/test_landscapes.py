@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from drawn_labels import overprinted
 from matplotlib.colors import LogNorm
 
 from fedseg.errors import DataError
@@ -93,3 +94,19 @@ def test_clients_by_rounds_are_maps_with_gaps():
     for one in results.values():
         del one["quantities"]["features"]
     assert draw_clients(results) is None and draw_clients({}) is None
+
+
+@pytest.mark.parametrize(("clients", "rounds"), [(100, 3), (30, 60)])
+def test_labels_do_not_overprint(clients, rounds):
+    results = {}
+    for round_ in range(1, rounds + 1):
+        values = {f"client {number}": float(number + round_) for number in range(clients)}
+        quantities = {"updated": {"lambda_max": values}}
+        results[f"run/checkpoints/round_{round_:06d}.pth"] = {
+            "round": round_,
+            "quantities": quantities,
+        }
+    axes = draw_clients(results).axes[0]
+    assert overprinted(axes) == []
+    assert axes.get_yticklabels()[0].get_text() == "client 0"
+    assert 5 < len(axes.get_yticks()) < clients
