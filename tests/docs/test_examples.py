@@ -18,6 +18,7 @@ import toyseg
 from doc_pages import ROOT, Block, all_blocks, blocks
 from mmengine.config import Config
 
+import fedseg
 from fedseg.core.hook import FederatedHook
 from fedseg.datasets.arrays import write_images
 from fedseg.registry import DATASETS, METRICS
@@ -145,6 +146,7 @@ RUN = {  # file -> who runs it
     *("prototypes.py", "shapes_prototypes.py", "weather_prototypes.py"),
     "scaled.py",
     "shapes_scaled.py",
+    *("fedexp.py", "shapes_fedexp.py"),  # the equation is tested in tests/oracles
     *("median_clipping.py", "shapes_median_clipping.py"),
     *("small_unet.py", "weather_small_unet.py", "patches.py", "shapes_patches.py", "orchards.py"),
     *("write_splits.py", "orchards_fedavg.py", "orchards_mmseg.py", "flowers_fedavg.py"),
@@ -269,6 +271,19 @@ def test_a_server_rule_by_hand(own, small, tmp_path):
     plain = small(SHAPES, tmp_path / "plain")
     plain.algorithm.server_optim = dict(type="SGD", lr=0.5)
     assert torch.equal(trained(scaled), trained(plain))
+
+
+def test_a_number_travels_beside_the_update(own, small, tmp_path):
+    """Its traffic, and the diagnostic in the history, as the page says."""
+    cfg = small(own / "shapes_fedexp.py", tmp_path / "run")
+    runner = FederatedRunner.from_cfg(cfg)
+    runner.train()
+    for line in toyseg.history(cfg):
+        clients = len(line["participants"])
+        assert line["bytes_up"] == line["bytes_down"] + 8 * clients > 0
+        assert line["step_size"] >= 1
+    run = fedseg.read_run(tmp_path / "run")
+    assert run.history[0]["step_size"] == toyseg.history(cfg)[0]["step_size"]
 
 
 @pytest.mark.parametrize("workers", [None, 2])
