@@ -2,6 +2,7 @@
 
 import functools
 import gc
+import json
 import os
 import shutil
 import sys
@@ -19,7 +20,9 @@ import torch
 from fedseg import cli
 from fedseg.commands import main as command
 from fedseg.config import methods
+from fedseg.files import sha256
 from fedseg.partition.split_files import Split, write_split
+from fedseg.runs.schema import own_digest
 
 cli._leave = sys.exit  # a command that a test runs in this process does not end it
 # of a small run, waiting for the disk takes a third, and no test cuts the power
@@ -156,6 +159,20 @@ def run_copy(small_run: Path, tmp_path: Path) -> Path:
     """A copy of that run without pictures and tests, to be changed."""
     ignored = shutil.ignore_patterns("pictures", "test")
     return Path(shutil.copytree(small_run, tmp_path / "run", ignore=ignored))
+
+
+@pytest.fixture
+def wide_run(run_copy: Path) -> Path:
+    """The copy as if two evaluations were reported, those of its last four rounds."""
+    path = run_copy / "config.json"
+    config = json.loads(path.read_text())
+    config["train_cfg"]["val_last_rounds"] = 4
+    path.write_text(json.dumps(config))
+    results = json.loads((run_copy / "results.json").read_text())
+    results["config_json_sha256"] = sha256(path)
+    results["results_sha256"] = own_digest(results)
+    (run_copy / "results.json").write_text(json.dumps(results))
+    return run_copy
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,7 @@ from fedseg.metric_names import Metric, domain_label, find_set, flatten, main_me
 from fedseg.names import PREPARED_BY
 from fedseg.report.corruptions import corruption_table
 from fedseg.runner.checkpoint import checkpoints
+from fedseg.runs.history import Window
 from fedseg.runs.run_files import CLIENTS, read_clients
 from fedseg.runs.schema import FILE_NAME, Results, read_results
 from fedseg.runs.tables import TextTable
@@ -94,20 +95,28 @@ def _domain_table(title: str, domains: Domains, columns: Mapping[str, Sequence[s
 
 
 def _metrics(results: Results) -> TextTable:
+    """The reported values first, which are those of the leaderboard."""
     final, window = results.final, results.last_rounds
     metric = _main_metric(final)
-    columns = {f"{metric} (%)": [_number(entry.get(metric)) for entry in final.values()]}
+    last = [_number(entry.get(metric)) for entry in final.values()]
     if window.evaluations > 1:
-        names = [str(Metric.of(domain, metric)) for domain in final]
-        columns[f"last {window.rounds} rounds: mean ± std"] = [
-            f"{window.mean[n]:.2f} ± {window.std[n]:.2f}" if n in window.mean else "-"
-            for n in names
-        ]
+        reported = [_reported(window, Metric.of(domain, metric)) for domain in final]
+        columns = {f"{metric} (%), last {window.rounds} rounds": reported, "last evaluation": last}
+    else:
+        columns = {f"{metric} (%)": last}
     if any("aAcc" in entry for entry in final.values()):
         columns["pixel accuracy"] = [_number(entry.get("aAcc")) for entry in final.values()]
     tests = [results.tests.get(find_set(domain, results.tests)) for domain in final]
     columns["images"] = ["-" if test is None else str(test.samples) for test in tests]
     return _domain_table(results.name, final, columns)
+
+
+def _reported(window: Window, metric: Metric) -> str:
+    """Mean and deviation of a metric over the evaluations of the last rounds."""
+    name = str(metric)
+    if name not in window.mean:
+        return "-"
+    return f"{window.mean[name]:.2f} ± {window.std[name]:.2f}"
 
 
 def _coverage(domains: Domains) -> list[str]:

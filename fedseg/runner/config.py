@@ -16,7 +16,7 @@ from pydantic import PositiveInt
 from fedseg.checks import shown
 from fedseg.config.accepted import refuse_key
 from fedseg.config.components import LOADERS, check_components, find
-from fedseg.config.layers import check_imports
+from fedseg.config.layers import CONFIGS, check_imports, find_layer, get, layers_of
 from fedseg.config.schema import check_values
 from fedseg.errors import ConfigError, Mistakes
 from fedseg.metric_names import FINE_TUNED, PERSONAL, Metric
@@ -30,6 +30,7 @@ from fedseg.registry import (
     build,
     check_arguments,
 )
+from fedseg.runs.config import WINDOW
 
 Component = Mapping | None
 # every key that something reads, and its type
@@ -89,6 +90,7 @@ PREPARATION = ("pipeline", "test_mode", "style")  # of data sets: how samples ar
 # options of models that name a file or an address of weights, or a folder to write to
 INITIAL = {"init_cfg", "pretrained", "pretrained_cfg", "checkpoint_path", "checkpoint", "weights"}
 INITIAL |= {"feature_cache"}
+REPORTED = ("max_rounds", "val_last_rounds")  # of train_cfg: which rounds are reported
 REQUIRED_KEYS = ("model", "train_dataloader", "train_cfg", "optim_wrapper", "client_sampler")
 
 
@@ -118,6 +120,7 @@ def complete_config(config: Config, recorded: Collection[str] = ()) -> Config:
         raise ConfigError(
             "train_cfg: local_epochs and local_steps contradict each other; set one of them to None"
         )
+    _shorten_window(config)
     if config.dtype == "float64" and train.get("amp"):
         raise ConfigError("train_cfg.amp: bfloat16 contradicts dtype='float64'; choose one")
     _complete_evaluation(config, "val", "FederatedValLoop")
@@ -146,6 +149,34 @@ def _check_fine_tuning(config: Config) -> None:
                     f"{section}.{key}: has no effect without the view {FINE_TUNED!r}: add it to "
                     f"{section}.views"
                 )
+
+
+def _shorten_window(config: Config) -> None:
+    """Cut the rounds whose mean is reported to a quarter of all, unless a shipped file chose them.
+
+    A shipped setting states both the rounds and the window of its published numbers. Where a user
+    changes either, the window may reach far back into training. A recorded config stays as it is.
+    """
+    train = config.train_cfg
+    rounds, window = train.get("max_rounds"), train.get("val_last_rounds", WINDOW)
+    if not isinstance(rounds, int) or not isinstance(window, int):  # told when it is built
+        return
+    quarter = max(1, rounds // 4)
+    chosen_by_user = any(_is_of_user(config, f"train_cfg.{key}") for key in REPORTED)
+    if chosen_by_user and window > quarter:
+        train.val_last_rounds = quarter
+
+
+def _is_of_user(config: Config, key: str) -> bool:
+    """True if the value of a key is neither of a shipped file nor of a recorded config."""
+    layers = layers_of(config)
+    if not layers or get(config, key) is None:
+        return False
+    layer = find_layer(layers, key)
+    if layer is None or get(layer.values, key) != get(config, key):  # set in Python
+        return True
+    is_record = layer is layers[0] and "setting" in layer.values
+    return not is_record and not Path(layer.file).resolve().is_relative_to(CONFIGS)
 
 
 def drop_weights(model: Any) -> None:

@@ -334,10 +334,10 @@ def test_a_table_and_a_picture_of_the_clients(two_methods, tmp_path):
         draw_clients(read_sides(two_methods))
 
 
-def test_a_real_run_equals_itself(small_run):
-    comparison = compare(read_sides([small_run, small_run / "results.json"]))
+def test_a_real_run_equals_itself(wide_run):
+    comparison = compare(read_sides([wide_run, wide_run / "results.json"]))
     assert not comparison.config and not comparison.conditions
-    results = read_results(small_run / "results.json")
+    results = read_results(wide_run / "results.json")
     for domain in ("seen", "seen_by_domain", "unseen"):
         name = f"{domain}/mIoU"
         reference, cell = comparison.metrics[name]

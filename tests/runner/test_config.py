@@ -5,9 +5,11 @@ import toyseg
 from mmengine.config import Config
 
 from fedseg.config.components import check_components
+from fedseg.config.methods import known_configs
 from fedseg.errors import ConfigError
 from fedseg.runner.config import complete_config
 from fedseg.runner.experiment import load_config
+from fedseg.runs.config import config_text
 from fedseg.runs.history import plain
 
 
@@ -88,6 +90,59 @@ def test_epochs_and_steps_contradict_each_other():
     with pytest.raises(ConfigError, match=r"train_cfg: local_epochs and local_steps.*None"):
         complete_config(minimal(train_cfg={"max_rounds": 3, "local_epochs": 2, "local_steps": 5}))
     complete_config(minimal(train_cfg={"max_rounds": 3, "local_epochs": None, "local_steps": 5}))
+
+
+def window_of(config) -> int | None:
+    """The number of rounds at the end whose mean is reported."""
+    return complete_config(config).train_cfg.get("val_last_rounds")
+
+
+@pytest.mark.parametrize(
+    ("options", "window"),
+    [
+        ([], 20),  # of 100 rounds
+        (["train_cfg.max_rounds=90"], 20),
+        (["train_cfg.max_rounds=20"], 5),
+        (["train_cfg.max_rounds=3"], 1),
+        (["train_cfg.val_last_rounds=26"], 25),
+    ],
+)
+def test_a_window_is_at_most_a_quarter_of_the_rounds_of_a_user(tmp_path, options, window):
+    assert window_of(load_config("segmentation", options=options)) == window
+    path = tmp_path / "own.py"
+    values = [option.removeprefix("train_cfg.") for option in options]
+    base = '_base_ = "fedseg::settings/segmentation.py"\n'
+    path.write_text(f"{base}train_cfg = dict({', '.join(values)})\n")
+    assert window_of(load_config(path)) == window
+    in_python = load_config("segmentation")
+    for value in values:
+        name, _, number = value.partition("=")
+        in_python.train_cfg[name] = int(number)
+    assert window_of(in_python) == window
+
+
+def test_without_a_window_the_default_is_cut(tmp_path):
+    path = tmp_path / "own.py"
+    values = minimal(train_cfg={"max_rounds": 40}).to_dict()
+    path.write_text("\n".join(f"{key} = {value!r}" for key, value in values.items()))
+    assert window_of(load_config(path)) == 10
+    assert window_of(load_config(path, options=["train_cfg.max_rounds=400"])) is None  # 100
+
+
+def test_a_recorded_config_keeps_its_window(tmp_path):
+    config = load_config("demo_weather")
+    assert (config.train_cfg.max_rounds, config.train_cfg.val_last_rounds) == (28, 16)
+    assert window_of(Config(config.to_dict())) == 16  # as config.json is read
+    path = tmp_path / "copy.py"
+    path.write_text(config_text(config.to_dict()))
+    assert window_of(load_config(path)) == 16
+    assert window_of(load_config(path, options=["train_cfg.max_rounds=32"])) == 8
+
+
+@pytest.mark.parametrize("name", sorted(known_configs()))
+def test_shipped_settings_keep_their_window(name, configs_read_once):
+    config = load_config(name)
+    assert window_of(config) == config.train_cfg.get("val_last_rounds")
 
 
 @pytest.mark.parametrize("seed", [-1, 2**32, 0.5, True, "0"])

@@ -48,9 +48,9 @@ def refused(read, tmp_path):
     return refused
 
 
-def test_a_real_run_is_read_whole(small_run):
-    results = read_results(small_run / "results.json")
-    written = json.loads((small_run / "results.json").read_text())
+def test_a_real_run_is_read_whole(wide_run):
+    results = read_results(wide_run / "results.json")
+    written = json.loads((wide_run / "results.json").read_text())
     assert results.schema_version == RESULTS_SCHEMA_VERSION == 5
     assert results.name == "small" and results.rounds == results.final_round == 6
     assert results.train.clients == 2 and results.train.samples == 8
@@ -61,7 +61,7 @@ def test_a_real_run_is_read_whole(small_run):
     assert results.model.type == "Segmentor" and results.model.network == "SmallNetwork"
     assert not results.synthetic and not results.edited and not results.extras
     assert results.curves.rounds == [2, 4, 6]
-    history = [json.loads(line) for line in (small_run / "history.jsonl").read_text().splitlines()]
+    history = [json.loads(line) for line in (wide_run / "history.jsonl").read_text().splitlines()]
     assert results.curves.bytes[-1] == sum(r["bytes_down"] + r["bytes_up"] for r in history)
     metrics = [history[n]["metrics"] for n in (3, 5)]
     last = [values["unseen/mIoU"] for values in metrics]

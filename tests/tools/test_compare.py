@@ -56,14 +56,14 @@ def test_without_out_nothing_is_written_where_the_runs_are(run_tool, tmp_path, m
     assert all(Path(name).is_file() for name in written)
 
 
-def test_three_runs_of_which_one_is_not_finished(run_tool, small_run, tmp_path):
-    lines = (small_run / "history.jsonl").read_text().splitlines(keepends=True)
+def test_three_runs_of_which_one_is_not_finished(run_tool, wide_run, tmp_path):
+    lines = (wide_run / "history.jsonl").read_text().splitlines(keepends=True)
     stopped = tmp_path / "stopped"
     stopped.mkdir()
     (stopped / "history.jsonl").write_text("".join(lines[:4]))
-    config = (small_run / "config.json").read_text()
+    config = (wide_run / "config.json").read_text()
     (stopped / "config.json").write_text(config.replace('"rho": 0.1', '"rho": 0.3'))
-    code, out, err = run_tool("compare", small_run, stopped, small_run, "--out", tmp_path / "out")
+    code, out, err = run_tool("compare", wide_run, stopped, wide_run, "--out", tmp_path / "out")
     assert code == 0 and err == ""
     rows = [line.split() for line in out.splitlines()]
     assert ["optim_wrapper.rho", "0.1", "0.3", "0.1"] in rows
