@@ -12,7 +12,13 @@ from algorithm_table import ENTRIES, PIXEL_LOSSES
 from mmengine.config import Config
 from toyalgorithms import train_stopped
 
-from fedseg.algorithms.pixels import ClassWeights, choose_anchors, contrast, small_labels
+from fedseg.algorithms.pixels import (
+    ClassWeights,
+    choose_anchors,
+    contrast,
+    median_frequency_weights,
+    small_labels,
+)
 from fedseg.algorithms.self_training import confident
 from fedseg.errors import ConfigError, DataError
 from fedseg.models import CrossEntropy, OHEMCrossEntropy, Segmentor
@@ -301,6 +307,33 @@ def test_prototypes_are_the_mean_over_clients(small_config, tmp_path):
         assert line["bytes_up"] - other["bytes_up"] == 4 * clients * (floats + 16)
 
 
+def transcribed_weights(label_maps, classes):
+    """Median frequency balancing, Eigen and Fergus, ICCV 2015, section 4.3; 255 is no label."""
+    frequencies = []
+    for c in range(classes):
+        with_it = [labels[labels != 255] for labels in label_maps if (labels == c).any()]
+        frequencies.append(np.mean(np.concatenate(with_it) == c))
+    return np.median(frequencies) / frequencies
+
+
+def test_median_frequency_balancing():
+    """Of two images with 10, 90, 0, 0 and with 0, 150, 40, 10 pixels of four classes."""
+    counts = np.array([[10, 90, 0, 0], [0, 150, 40, 10]])
+    label_maps = [np.repeat(np.arange(4), of_image) for of_image in counts]
+    np.testing.assert_allclose(transcribed_weights(label_maps, 4), [1.5, 0.1875, 0.75, 3.0])
+    pixels, image_pixels = counts.sum(0), ((counts > 0) * counts.sum(1, keepdims=True)).sum(0)
+    sums = torch.tensor(pixels / 1e6), torch.tensor(image_pixels / 1e6)
+    found = median_frequency_weights(*sums, most=10.0)
+    np.testing.assert_allclose(found, [1.5, 0.1875, 0.75, 3.0])
+    np.testing.assert_allclose(median_frequency_weights(*sums, 2.0), [1.5, 0.1875, 0.75, 2.0])
+    # a fifth class that nobody has, and a first round
+    padded = (torch.cat([part, torch.zeros(1)]) for part in sums)
+    np.testing.assert_allclose(
+        median_frequency_weights(*padded, 10.0), [1.5, 0.1875, 0.75, 3.0, 10.0]
+    )
+    assert median_frequency_weights(torch.zeros(3), torch.zeros(3), 10.0).tolist() == [1, 1, 1]
+
+
 @pytest.mark.filterwarnings("ignore:partition")
 def test_classes_weigh_by_their_frequency_over_the_participants(tmp_path):
     """In float64: the pixels that clients had, the weights of the next round, and its loss."""
@@ -320,9 +353,8 @@ def test_classes_weigh_by_their_frequency_over_the_participants(tmp_path):
     run = toyseg.train(config)
     dataset, (first, second) = run.data.dataset, toyseg.history(config)
     names = [part["client"] for part in first["participants"]]
-    labels = np.stack([dataset.items[i][1] for name in names for i in run.data.indices[name]])
-    pixels = np.bincount(labels[labels != 255], minlength=3)
-    weights = np.minimum(np.median(pixels) / pixels, 1.5)
+    labels = [dataset.items[i][1] for name in names for i in run.data.indices[name]]
+    weights = np.minimum(transcribed_weights(labels, 3), 1.5)
     assert weights.std() > 0.01
     start = toyseg.checkpoint(config, 1)["state_dict"]
     weight = start["network.weight"].numpy()[:, :, 0, 0]
@@ -348,7 +380,10 @@ def test_class_weights_ignore_what_the_models_loss_ignores(ignored):
     known = [label for label in (0, 1, 2) if label != ignored]
     labels = torch.tensor([*known * 8, ERASED, ignored] * 2)[:32].view(2, 4, 4)
     batch = {"inputs": torch.randn(2, 3, 4, 4), "data_samples": labels}
-    pixels = {"class_pixels": torch.tensor([4.0, 2, 1])}
+    pixels = {
+        "class_pixels": torch.tensor([4.0, 2, 1]),
+        "class_image_pixels": torch.full((3,), 7.0),
+    }
     client = SimpleNamespace(model=model, batch=batch, payloads=pixels, w=pixels["class_pixels"])
     weights, term = torch.tensor([0.5, 1, 2]), ClassWeights()
     term.receive(client)
@@ -356,8 +391,10 @@ def test_class_weights_ignore_what_the_models_loss_ignores(ignored):
     marked = torch.where((labels == ERASED) | (labels == ignored), -100, labels)
     expected = F.cross_entropy(model.network(batch["inputs"]), marked, weights)
     torch.testing.assert_close(term.loss(client), expected)
-    sent = term.finish(client)["class_pixels"] * 1e6
-    torch.testing.assert_close(sent, torch.tensor(counts).float())
+    sent = {name: 1e6 * tensor for name, tensor in term.finish(client).items()}
+    torch.testing.assert_close(sent["class_pixels"], torch.tensor(counts).float())
+    images = torch.tensor([sum(counts) * (count > 0) for count in counts]).float()
+    torch.testing.assert_close(sent["class_image_pixels"], images)  # both have all known classes
     for wrong in {-1, 3, 255, 300} - {ignored}:
         labels[0, 0, 0] = wrong
         with pytest.raises(DataError, match=rf"label {wrong} .* ignore_index {ignored}:"):
@@ -372,6 +409,24 @@ def test_resumed_bit_for_bit(small_config, tmp_path, name):
     toyseg.train(whole)
     assert min(train_stopped(stopped, 7)) > 0
     assert toyseg.run_differences(whole, stopped) == []
+
+
+@pytest.mark.parametrize("name", PIXEL_LOSSES)
+@pytest.mark.parametrize("empty", [ERASED, IGNORED])
+def test_batches_without_a_label(small_config, tmp_path, monkeypatch, name, empty):
+    """Whether the labels are erased or void: the updates are finite, and so is the loss."""
+    monkeypatch.setattr("fedseg.datasets.segmentation.ERASED", empty)
+    config = changed(
+        small_config,
+        tmp_path,
+        local_loss={"type": name, **PIXEL_LOSSES[name]},
+        train_dataloader={
+            "partition": {"_delete_": True, "type": "NaturalPartition", "unlabelled": True}
+        },
+    )
+    toyseg.train(config)
+    for line in toyseg.history(config):
+        assert line["rejected"] == [] and np.isfinite(line["loss"])
 
 
 @pytest.mark.filterwarnings("ignore:partition", "ignore:algorithm")
