@@ -121,6 +121,6 @@ def test_core_and_engine_stay_readable_in_an_hour():
         for module, path in MODULES.items()
         if package(module) in ("core", "engine")
     )
-    assert lines <= 2000
+    assert lines <= 2200
     runner = (ROOT / "fedseg/runner/runner.py").read_text(encoding="utf-8")
     assert len(runner.splitlines()) <= 370

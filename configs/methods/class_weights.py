@@ -1,5 +1,5 @@
-# Median frequency balancing, Eigen and Fergus, ICCV 2015, over the participating clients, which send
-# the pixels of each class and of the images that contain it.
+# Median frequency balancing, Eigen and Fergus, ICCV 2015, over the participating clients, which
+# send the pixels of each class and of the images that contain it.
 slot = ["regularizer", "loss"]
 refuses = {"val_evaluator.type": {"only for segmentation": "Accuracy"}}
 

@@ -1,13 +1,18 @@
 """Robust aggregation: a few bad clients cannot move the global model far.
 
-All participants have the same weight. A rule keeps the updates of a round, so memory grows with
-their number. Yin et al., "Byzantine-Robust Distributed Learning: Towards Optimal Statistical
-Rates", ICML 2018 (median, trimmed mean); Blanchard et al., "Machine Learning with Adversaries:
-Byzantine Tolerant Gradient Descent", NeurIPS 2017 (Krum).
+All participants have the same weight. A rule treats everything that they send: vectors, payloads,
+BatchNorm's statistics and counters. What it cannot treat is refused: numbers of single clients,
+payloads whose rows have weights, sums by weights that clients send. A rule keeps the updates of a
+round, so memory grows with their number.
+
+Yin et al., "Byzantine-Robust Distributed Learning: Towards Optimal Statistical Rates", ICML 2018
+(median, trimmed mean); Blanchard et al., "Machine Learning with Adversaries: Byzantine Tolerant
+Gradient Descent", NeurIPS 2017 (Krum).
 """
 
 import logging
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Annotated
 
@@ -16,12 +21,14 @@ from annotated_types import Interval
 from mmengine.logging import print_log
 from torch import Tensor
 
-from fedseg.core.messages import ClientResult
+from fedseg.core.algorithm import Algorithm
+from fedseg.core.messages import ClientResult, Payload
 from fedseg.core.server import Aggregate, accumulation_dtype
 from fedseg.errors import ConfigError
 from fedseg.registry import AGGREGATES
 from fedseg.units import floor_share
 
+COUNTER = "counter "  # before the name of an integer buffer
 BelowHalf = Annotated[float, Interval(ge=0, lt=0.5)]
 
 
@@ -38,6 +45,22 @@ class RobustRule:
         raise NotImplementedError
 
 
+def check_treatable(algorithm: Algorithm, payloads: Iterable[Payload]) -> None:
+    """Raise ConfigError for what a rule cannot treat: weights that clients send."""
+    own = sorted({*algorithm.weightings} - {"samples", "uniform"})
+    if own:
+        raise ConfigError(
+            f"robust: {type(algorithm).__name__} sums updates by weights that clients send "
+            f"({', '.join(own)}), which no rule bounds: take another algorithm, or robust=None"
+        )
+    for payload in payloads:
+        if payload.weighting not in ("samples", "uniform"):
+            raise ConfigError(
+                f"robust: {payload.name} has weights that clients send ({payload.weighting}), "
+                "which no rule bounds: leave out what declares it, or set robust=None"
+            )
+
+
 class RobustAggregate(Aggregate):
     """Gives a rule's vector wherever an algorithm asks for a mean, and that times the weights."""
 
@@ -46,33 +69,57 @@ class RobustAggregate(Aggregate):
     def __init__(self, rule: RobustRule, weightings: tuple[str, ...]) -> None:
         super().__init__(weightings)
         self._rule = rule
-        self._vectors: defaultdict[str, list[Tensor]] = defaultdict(list)
+        self._sent_tensors: defaultdict[str, list[Tensor]] = defaultdict(list)
         self._combined: dict[str, Tensor] = {}
 
     def add(self, *parts: ClientResult) -> None:
         self._combined.clear()
         for part in parts:
-            counted = replace(part.update, vectors={})  # nobody reads sums of vectors
-            super().add(replace(part, update=counted, buffers=part.buffers[:0]))
-            for name, vector in {**part.update.vectors, "buffers": part.buffers}.items():
-                self._vectors[name].append(vector.clone())
+            if part.update.numbers:
+                raise ConfigError(
+                    f"robust: {', '.join(part.update.numbers)}: no rule bounds numbers of single "
+                    "clients: take another algorithm, or robust=None"
+                )
+            # nobody reads sums of what the rule treats, only the weights
+            counted = replace(part.update, vectors={})
+            super().add(replace(part, update=counted, buffers=part.buffers[:0], counters={}))
+            sent = {**part.update.vectors, **part.update.payloads, "buffers": part.buffers}
+            sent |= {COUNTER + name: counter for name, counter in part.counters.items()}
+            for name, tensor in sent.items():
+                self._sent_tensors[name].append(tensor.clone())
 
     def mean(self, name: str = "delta") -> Tensor:
-        if name not in self._vectors:
-            return super().mean(name)
+        if name not in self._sent_tensors:
+            return super().mean(name)  # an error with the names of what was sent
         if name not in self._combined:
-            vectors = torch.stack(self._vectors[name])
-            deltas = torch.stack(self._vectors.get("delta", self._vectors[name]))
-            dtype = accumulation_dtype(vectors.device)
-            combined = self._rule.combine(vectors.to(dtype), deltas.to(dtype))
-            if not isinstance(combined, Tensor) or combined.shape != vectors[0].shape:
-                kind, shape = type(combined).__name__, [*getattr(combined, "shape", ())]
-                raise ConfigError(
-                    f"robust: {type(self._rule).__name__}.combine must return a tensor "
-                    f"{[*vectors[0].shape]}, not {kind} {shape}"
-                )
-            self._combined[name] = combined
+            self._combined[name] = self._combine(name)
         return self._combined[name]
+
+    def _combine(self, name: str) -> Tensor:
+        """The rule's tensor for those of all participants, float64, in their shape."""
+        tensors = self._sent_tensors[name]
+        if len(tensors) < self.num_clients:
+            raise ConfigError(
+                f"robust: {name}: {self.num_clients - len(tensors)} of {self.num_clients} "
+                "participants do not send it, and a rule needs that of all: set robust=None"
+            )
+        dtype = accumulation_dtype(tensors[0].device)
+        vectors = torch.stack([tensor.flatten() for tensor in tensors]).to(dtype)
+        deltas = vectors
+        if "delta" in self._sent_tensors:
+            deltas = torch.stack(self._sent_tensors["delta"]).to(dtype)
+        combined = self._rule.combine(vectors, deltas)
+        if not isinstance(combined, Tensor) or combined.shape != vectors[0].shape:
+            kind, shape = type(combined).__name__, [*getattr(combined, "shape", ())]
+            raise ConfigError(
+                f"robust: {type(self._rule).__name__}.combine must return a tensor "
+                f"{[*vectors[0].shape]}, not {kind} {shape}"
+            )
+        return combined.view(tensors[0].shape)
+
+    def counters(self) -> dict[str, Tensor]:
+        names = [name for name in self._sent_tensors if name.startswith(COUNTER)]
+        return {name.removeprefix(COUNTER): self.mean(name).round().long() for name in names}
 
     def uniform_mean(self, name: str = "delta") -> Tensor:
         return self.mean(name).clone()  # unlike the mean it is the caller's to change

@@ -41,7 +41,9 @@ class Attack(FederatedHook):
 
 @HOOKS.register_module()
 class SignFlip(Attack):
-    """Attackers send the negative of their update.
+    """Attackers send the negative of their update, of its payloads and numbers, too.
+
+    BatchNorm's statistics are a state, no update, and are sent as they are.
 
     Args:
         share, seed: see :class:`Attack`.
@@ -53,9 +55,17 @@ class SignFlip(Attack):
         self.scale = scale
 
     def after_client(self, runner: Run, client: Client, update: Update) -> None:
-        if self.attacks(runner, client):
-            for vector in update.vectors.values():
-                vector.mul_(-self.scale)
+        if not self.attacks(runner, client):
+            return
+        update.vectors = {n: -self.scale * vector for n, vector in update.vectors.items()}
+        update.payloads = {n: self._flip(payload) for n, payload in update.payloads.items()}
+        update.numbers = {n: -self.scale * number for n, number in update.numbers.items()}
+
+    def _flip(self, payload: Tensor | tuple[Tensor, Tensor]) -> Tensor | tuple[Tensor, Tensor]:
+        if isinstance(payload, tuple):
+            rows, weights = payload
+            return -self.scale * rows, weights
+        return -self.scale * payload
 
 
 @HOOKS.register_module()

@@ -31,6 +31,7 @@ from pydantic import PositiveInt
 from torch import nn
 from torch.nn.parameter import is_lazy
 
+from fedseg.algorithms.robust import check_treatable
 from fedseg.batchnorm import batchnorm_layers, frozen_running_statistics
 from fedseg.checks import shown
 from fedseg.config.components import DEFAULT_HOOKS, PLACES
@@ -387,6 +388,9 @@ def assemble_trainer(
     local_loss = build(LOCAL_LOSSES, chosen, "local_loss", base=LocalLoss)
     local_loss.data = data
     local_loss.check(flat)
+    payloads = declare_payloads([algorithm, local_loss, *hooks], data, flat)
+    if cfg.get("robust") is not None:
+        check_treatable(algorithm, payloads)
     return ClientTrainer(
         flat,
         algorithm,
@@ -394,7 +398,7 @@ def assemble_trainer(
         data,
         seed=cfg.randomness.seed,
         local_loss=local_loss,
-        payloads=declare_payloads([algorithm, local_loss, *hooks], data, flat),
+        payloads=payloads,
         amp=train.get("amp", False),
         call_hook=call_hook,
         check=check,

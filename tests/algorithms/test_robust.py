@@ -11,8 +11,14 @@ import toyseg
 from toyquad import fixed, local_steps, trace
 
 from fedseg.algorithms import FedAvg
-from fedseg.algorithms.robust import CoordinateMedian, Krum, RobustAggregate, TrimmedMean
-from fedseg.core.messages import ClientResult, Task, Update
+from fedseg.algorithms.robust import (
+    CoordinateMedian,
+    Krum,
+    RobustAggregate,
+    TrimmedMean,
+    check_treatable,
+)
+from fedseg.core.messages import ClientResult, Payload, Task, Update
 from fedseg.core.server import Aggregate
 from fedseg.engine import executor
 from fedseg.errors import ConfigError
@@ -171,6 +177,102 @@ def test_a_mean_is_the_callers_to_change(rule):
     expected = total.mean("delta").clone()
     total.uniform_mean("delta").mul_(7)
     assert torch.equal(total.mean("delta"), expected)
+
+
+@ALGORITHMS.register_module()
+class SendsMore(FedAvg):
+    """Sends its trained model and its mean as payloads, and what ``more`` says."""
+
+    payloads = (Payload("model", (3,), "samples", broadcast=True), Payload("level", (), "uniform"))
+
+    def __init__(self, more="nothing", server_optim=None):
+        super().__init__(server_optim)
+        self.more = more
+
+    def finish(self, client):
+        update = super().finish(client)
+        model = client.w[:3].clone()
+        update.payloads = {"model": model, "level": model.mean()}
+        if self.more == "numbers":
+            update.numbers = {"level": float(model.mean())}
+        if self.more == "less" and client.index == 0:
+            del update.payloads["model"]
+        return update
+
+    def step(self, server, updates):
+        server.state["levels"] = updates.mean("level")
+        super().step(server, updates)
+
+
+@pytest.mark.parametrize("name", ["median", "trimmed mean", "krum"])
+def test_payloads_are_combined_by_the_rule(tmp_path, name):
+    """Those of Krum are the chosen client's."""
+    options, rule = RULES[name]
+    config = toyquad.run(
+        tmp_path, {"type": "SendsMore"}, robust=options, client_sampler=fixed(*PLAN)
+    )
+    w = np.array(toyquad.START)
+    for round_, clients in enumerate(PLAN, start=1):
+        models = np.stack([local_steps(k, w, 5, 0.1) for k in clients])
+        if name == "krum":
+            (chosen,) = np.flatnonzero((rule([w - m for m in models]) == w - models).all(1))
+            model, level = models[chosen], models[chosen].mean()
+        else:
+            model, level = rule(models), rule(models.mean(1))
+        state = toyseg.checkpoint(config, round_)["server"]["state"]
+        np.testing.assert_allclose(state["model"], model, rtol=1e-12)
+        np.testing.assert_allclose(state["levels"], level, rtol=1e-12)
+        w = w - rule([w - m for m in models])
+
+
+def test_statistics_and_counters_are_combined_by_the_rule():
+    total = RobustAggregate(CoordinateMedian(), ("samples",))
+    for number, value in enumerate([1, 5, 1_000_000]):
+        part = ClientResult(
+            Task(1, 0, number, "a", 2, 1, {}),
+            Update({"delta": torch.ones(3)}),
+            buffers=torch.tensor([float(value)]),
+            counters={"bn.num_batches_tracked": torch.tensor(value)},
+            state={},
+            loss=0.0,
+        )
+        total.add(part)
+    assert total.mean("buffers").item() == 5
+    assert total.counters()["bn.num_batches_tracked"].item() == 5
+
+
+def test_sign_flip_reaches_payloads_and_numbers():
+    hook = SignFlip(share=1.0, scale=2.0)
+    runner = SimpleNamespace(data=SimpleNamespace(clients=["a"]))
+    kept = torch.ones(3)
+    payloads = {"counts": torch.ones(2), "rows": (torch.ones(2, 2), torch.tensor([1.0, 3.0]))}
+    update = Update({"delta": kept}, payloads=payloads, numbers={"gap": 0.5})
+    hook.after_client(runner, SimpleNamespace(index=0), update)
+    assert update.vectors["delta"].tolist() == [-2] * 3 and kept.tolist() == [1] * 3
+    assert update.payloads["counts"].tolist() == [-2, -2]
+    rows, weights = update.payloads["rows"]
+    assert (rows == -2).all() and weights.tolist() == [1, 3]
+    assert update.numbers == {"gap": -1.0}
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "words"),
+    [
+        ({"type": "FedCM", "alpha": 0.5}, r"FedCM sums updates by weights .*\(per_step\)"),
+        ({"type": "FedDGGA"}, r"FedDGGA sums updates by weights .*\(shares\)"),
+        ({"type": "SendsMore", "more": "numbers"}, "level: no rule bounds numbers"),
+        ({"type": "SendsMore", "more": "less"}, "model: 1 of 4 participants do not send it"),
+    ],
+)
+def test_what_a_rule_cannot_treat_is_refused(tmp_path, algorithm, words):
+    with pytest.raises(ConfigError, match=f"robust: {words}"):
+        toyquad.run(tmp_path, algorithm, robust={"type": "CoordinateMedian"})
+
+
+def test_rows_with_weights_of_their_own_are_refused():
+    payloads = [Payload("prototypes", (3, 2), "rows", broadcast=True)]
+    with pytest.raises(ConfigError, match="robust: prototypes has weights that clients send"):
+        check_treatable(FedAvg(), payloads)
 
 
 def test_krum_of_too_few_warns_once(tmp_path):
