@@ -22,13 +22,14 @@ from fedseg.datasets.arrays import (
 from fedseg.errors import ConfigError, DataError
 from fedseg.names import NO_SPLIT, SHAPES
 
-from .description import PACHINKO, ImageSet, Outcome, next_command
+from .description import PACHINKO, ImageSet, Outcome, fewer_clients, next_command
 from .image_files import Labeled, check, find_images, find_source, read_images, resolve_overlap
 from .image_partitions import named_partitions, save_split
 from .image_sets import ImageOptions
 from .released_splits import find_released, write_released
 from .synthetic_shapes import write_shapes
 
+CLIENTS_PER_ROUND = 10  # of the settings whose clients are users
 UNCHANGED = "is prepared already, verified"
 
 
@@ -82,7 +83,10 @@ def prepare(published: ImageSet, root: Path, options: ImageOptions) -> Outcome:
         files.append(save_split(root, split, train, clients, options.overwrite))
         charts.append((clients, train.labels, train.classes, files[-1].with_suffix(".png")))
     setting = "demo_shapes" if shapes else published.setting
-    closing = next_command(setting, usual_root, root)
+    training = []
+    if train.users is not None and not published.clients:  # its users are the clients
+        training = fewer_clients(CLIENTS_PER_ROUND, len({*train.users}))
+    closing = next_command(setting, usual_root, root, training)
     if files:
         closing += (
             "\nConfigs make their own split from the images, the same for the same options and "

@@ -227,6 +227,11 @@ def resolve(name: str) -> Any:
     return getattr(import_module(f"fedseg.{module}"), attribute)
 
 
+def fewer_clients(usual: int, clients: int) -> list[str]:
+    """The option of a config for fewer clients than it draws in a round."""
+    return [f"client_sampler.clients_per_round={clients}"] if clients < usual else []
+
+
 def next_command(experiment: str, usual: Path, root: Path, options: Sequence[str] = ()) -> str:
     """The command that trains on what was prepared, with these options of the config.
 

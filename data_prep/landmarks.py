@@ -24,11 +24,13 @@ from fedseg.files import write_text
 from fedseg.names import LANDMARKS_SOURCES
 from fedseg.partition import NaturalPartition
 
-from .description import Outcome, Selection, next_command
+from .description import Outcome, Selection, fewer_clients, next_command
 from .disk import Findings, read_header
 from .image_sets import LandmarksOptions
 from .parallel import in_threads
 
+CLIENTS_PER_ROUND = 10  # of the setting
+IMAGES = Path("images")  # where it expects them, below the root
 JPEG = ("JPEG", "MPO")  # some phones put further pictures into a JPEG file
 
 
@@ -93,8 +95,12 @@ def prepare(selections: Mapping[str, Selection], root: Path, options: LandmarksO
         f"{root}: verified: {len(photos['train'])} + {len(photos['test'])} images "
         f"of {classes} classes, {len(clients)} users, none in both splits"
     )
+    training = fewer_clients(CLIENTS_PER_ROUND, len(clients))
+    if options.images != IMAGES:
+        keys = ("train_dataloader.dataset", "val_dataloader.test.dataset")
+        training += [f"{key}.image_root={options.images}" for key in keys]
     chart = root / "splits" / "natural_users.png"
     return Outcome(
         charts=[(clients, dataset.labels, dataset.metainfo["classes"], chart)],
-        closing=next_command("landmarks", Path("data/landmarks"), root),
+        closing=next_command("landmarks", Path("data/landmarks"), root, training),
     )

@@ -17,7 +17,7 @@ from fedseg.names import DISTRIBUTIONS
 from fedseg.partition import Split
 
 from . import split_rules, synthetic_streets
-from .description import Outcome, PairedSet, Place, next_command
+from .description import Outcome, PairedSet, Place, fewer_clients, next_command
 from .disk import Findings, Images, check_files, find_files, find_pairs, print_skipped
 from .segmentation_sets import IDDA, CopyOptions, IddaOptions, StreetOptions
 from .split_folders import (
@@ -321,10 +321,7 @@ def _training_options(data_set: PairedSet, split: PreparedSplit) -> list[str]:
     fewest = min(len(samples) for samples in split.train.users.values()) * data_set.copies
     if fewest < data_set.batch_size:
         options.append(f"train_dataloader.batch_size={max(2, fewest)}")
-    clients = len(split.train.users)
-    if clients < data_set.clients_per_round:
-        options.append(f"client_sampler.clients_per_round={clients}")
-    return options
+    return options + fewer_clients(data_set.clients_per_round, len(split.train.users))
 
 
 def _read(data_set: PairedSet, root: Path) -> tuple[type[SegmentationDataset], tuple[Path, Path]]:

@@ -1,6 +1,7 @@
 """Landmarks: what is verified, and how missing files are reported."""
 
 import hashlib
+import shlex
 from dataclasses import replace
 
 import pytest
@@ -8,6 +9,9 @@ from landmark_files import TEST, TRAIN, image_id, rows, write_annotations, write
 
 from fedseg.data_prep.description import Selection
 from fedseg.data_prep.image_sets import LANDMARKS
+from fedseg.registry import DATASETS, build
+from fedseg.runner.config import complete_config
+from fedseg.runner.experiment import load_config
 
 
 @pytest.fixture
@@ -33,8 +37,20 @@ def test_sound(root, small_selection, prepare):
     for options in ((), ("--decode",)):
         out = prepare("landmarks", "--root", root, *options)
         assert "12 + 5 images of 4 classes, 3 users" in out
-        assert f" train landmarks --dry-run --cfg-options data_root={root}\n" in out
+        fewer = "client_sampler.clients_per_round=3"
+        assert f" train landmarks --dry-run --cfg-options data_root={root} {fewer}\n" in out
         assert (root / "splits" / "natural_users.png").stat().st_size > 1000
+
+
+def test_the_next_command_names_another_folder_of_images(root, small_selection, prepare):
+    (root / "images").rename(root / "photos")
+    out = prepare("landmarks", "--root", root, "--images", "photos")
+    words = shlex.split(out.strip().splitlines()[-1])
+    options = words[words.index("--cfg-options") + 1 :]
+    config = complete_config(load_config("landmarks", options=options))
+    for loader in (config.train_dataloader, config.val_dataloader.test):
+        assert len(build(DATASETS, loader.dataset, "dataset")) > 0
+    assert config.client_sampler.clients_per_round == 3
 
 
 def test_other_counts(root, small_selection, prepare, monkeypatch):
