@@ -1,7 +1,8 @@
 """What a config must not say, and what to write instead.
 
-MMEngine and MMSegmentation read keys that mean nothing in federated training. A key that nothing
-reads is refused, with the one that was probably meant.
+MMEngine and MMSegmentation have keys, hooks, loops and schedules that mean nothing in federated
+training. They are refused, and so is a key that nothing reads, with the one that was probably
+meant.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -43,6 +44,33 @@ REPLACED_KEYS: Mapping[str, str] = {
     "workers": "set executor=dict(type='RayExecutor', num_workers=...), or use --workers",
     "workflow": "set train_cfg.val_interval",
 }
+# components of MMEngine and MMSegmentation, and what to write here
+REPLACED_TYPES: Mapping[str, str] = {
+    "AmpOptimWrapper": "set train_cfg.amp=True, or use --amp",
+    "CheckpointHook": "set default_hooks.checkpoint",
+    "EMAHook": "set averaging, such as dict(type='WIMA', window=10)",
+    "EpochBasedTrainLoop": "set train_cfg.max_rounds and train_cfg.local_epochs, without a type",
+    "IterBasedTrainLoop": "set train_cfg.max_rounds and train_cfg.local_steps, without a type",
+    "IterTimerHook": "history.jsonl has the seconds of every round",
+    "LoggerHook": "set default_hooks.progress",
+    "NaiveVisualizationHook": "set default_hooks.pictures",
+    "ParamSchedulerHook": "param_scheduler needs no hook",
+    "ReduceOnPlateauLR": "not every round is evaluated; MultiStepLR changes the rate at rounds",
+    "RuntimeInfoHook": "history.jsonl has a line for every round",
+    "SegVisualizationHook": "set default_hooks.pictures",
+    "TestLoop": "leave the type out",
+    "ValLoop": "leave the type out",
+}
+# MMEngine's, of the local learning rate by round
+SCHEDULES = (
+    "ConstantLR",
+    "CosineAnnealingLR",
+    "ExponentialLR",
+    "LinearLR",
+    "MultiStepLR",
+    "PolyLR",
+    "StepLR",
+)
 # sections where a key is meant first; those of evaluation repeat keys of the training's
 LIKELY = ("optim_wrapper.", "train_cfg.", "train_dataloader.", "model.")
 UNLIKELY = ("val_", "test_")
@@ -65,6 +93,20 @@ def refuse_key(key: str, config: Mapping[str, Any], known: Collection[str]) -> s
         f"{key}: unknown key, nothing reads it: a helper variable begins with two underscores, "
         f"as {variable}"
     )
+
+
+def refuse_type(field: str, name: str, wanted: str) -> str:
+    """Say what a component must be, and what to write in place of a well-known one that is not.
+
+    Args:
+        field: where the component stands.
+        name: of its class.
+        wanted: what it must be, in words.
+    """
+    sentence = f"{field}.type: must be {wanted}, not {name}"
+    if name in REPLACED_TYPES:
+        return f"{sentence}: {REPLACED_TYPES[name]}"
+    return sentence
 
 
 def propose_place(field: str, config: Mapping[str, Any]) -> str:

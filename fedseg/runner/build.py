@@ -22,7 +22,6 @@ import numpy as np
 import torch
 from mmengine.config import Config
 from mmengine.device import get_device
-from mmengine.hooks import Hook
 from mmengine.model import revert_sync_batchnorm
 from mmengine.optim.scheduler import param_scheduler as kinds
 from mmengine.registry import init_default_scope
@@ -132,14 +131,14 @@ def build_hooks(cfg: Config) -> list[tuple[str, Any]]:
                 f"{', '.join(DEFAULT_HOOKS)}. Hooks of your own go into custom_hooks"
             )
         hooks[name] = {**hooks[name], **changes} if isinstance(changes, Mapping) else changes
-    fields = {f"default_hooks.{name}": (hook, Hook) for name, hook in hooks.items()}
+    fields = {f"default_hooks.{name}": (hook, FederatedHook) for name, hook in hooks.items()}
     fields["averaging"] = cfg.get("averaging"), ModelAverage
     personal = cfg.get("personal") or ()
     own_model = getattr(find_class(ALGORITHMS, cfg.algorithm, "algorithm"), "own_model", None)
     stays = {"type": "LocalState"} if personal or own_model else None
     fields["batchnorm"] = cfg.get("batchnorm") or stays, LocalState
     for number, hook in enumerate(cfg.get("custom_hooks") or []):
-        fields[f"custom_hooks[{number}]"] = hook, Hook
+        fields[f"custom_hooks[{number}]"] = hook, FederatedHook
     for name in REGISTRIES:  # of what the others leave
         fields[name] = cfg.get(name), FederatedHook
     built = []
@@ -153,7 +152,7 @@ def build_hooks(cfg: Config) -> list[tuple[str, Any]]:
             hook.seed = cfg.randomness.seed
         if kind is LocalState:
             hook.parts, hook.own_model = personal, own_model
-        if kind is Hook and isinstance(hook, ModelAverage | LocalState):
+        if kind is FederatedHook and isinstance(hook, ModelAverage | LocalState):
             own_field = "averaging" if isinstance(hook, ModelAverage) else "batchnorm"
             raise ConfigError(f"{field}: {type(hook).__name__} goes into {own_field}")
         hook.priority = hook.priority if priority is None else priority
@@ -184,11 +183,6 @@ def build_schedulers(cfg: Config, local: OptimWrapper) -> list[Any]:
                 "round, not by step, or it would decay from client to client"
             )
         kind = find_class(PARAM_SCHEDULERS, config, field)
-        if issubclass(kind, kinds.ReduceOnPlateauParamScheduler):
-            raise ConfigError(
-                f"{field}.type: a round's rate must not depend on evaluations, which not every "
-                "round has; use a schedule of rounds such as MultiStepLR"
-            )
         end = {"end": cfg.train_cfg.max_rounds + issubclass(kind, ENDING)}
         options = config if issubclass(kind, ENDLESS) else {**end, **config}
         schedulers.append(build(PARAM_SCHEDULERS, options, field, optimizer=local))

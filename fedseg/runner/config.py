@@ -1,6 +1,7 @@
 """Keys that a config must have, defaults of the others, and combinations that make no sense."""
 
 import copy
+import inspect
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -9,12 +10,12 @@ from typing import Annotated, Any, Literal
 
 from annotated_types import Interval
 from mmengine.config import Config
-from mmengine.registry import DefaultScope
+from mmengine.registry import DefaultScope, Registry
 from mmengine.utils import import_modules_from_strings
 from pydantic import PositiveInt
 
 from fedseg.checks import shown
-from fedseg.config.accepted import refuse_key
+from fedseg.config.accepted import SCHEDULES, refuse_key, refuse_type
 from fedseg.config.components import LOADERS, check_components, find
 from fedseg.config.layers import CONFIGS, check_imports, find_layer, get, layers_of
 from fedseg.config.schema import check_values
@@ -25,7 +26,10 @@ from fedseg.registry import (
     ALGORITHMS,
     HOOKS,
     LOCAL_LOSSES,
+    LOOPS,
     MODELS,
+    OPTIM_WRAPPERS,
+    PARAM_SCHEDULERS,
     SAMPLERS,
     build,
     check_arguments,
@@ -295,6 +299,8 @@ def check_config(config: Config) -> None:
     mistakes = Mistakes()
     with mistakes:
         check_components(dict(config.items()))
+    with mistakes:
+        _check_kinds(config)
     for field, registry, base in (
         ("algorithm", ALGORITHMS, Algorithm),
         ("averaging", HOOKS, ModelAverage),
@@ -329,6 +335,49 @@ def check_config(config: Config) -> None:
         raise ConfigError("work_dir: is empty; name a folder")
     if Path(config.work_dir).is_file():
         raise ConfigError(f"work_dir: {config.work_dir} is a file; name a folder")
+
+
+def _check_kinds(config: Config) -> None:
+    """Raise ConfigError for hooks, loops, schedules and optim wrappers of another kind of training.
+
+    What has an unknown type is left to :func:`check_components`.
+    """
+    from fedseg.core.hook import FederatedHook
+    from fedseg.engine.loop import FederatedTrainLoop
+    from fedseg.evaluation.domains import FederatedValLoop
+    from fedseg.optim import OptimWrapper
+
+    hook = "a hook of fedseg or a subclass of fedseg.hooks.FederatedHook"
+    kinds = (
+        ("custom_hooks.*", HOOKS, FederatedHook, hook),
+        ("default_hooks.*", HOOKS, FederatedHook, hook),
+        ("train_cfg", LOOPS, FederatedTrainLoop, "FederatedTrainLoop"),
+        ("val_cfg", LOOPS, FederatedValLoop, "FederatedValLoop"),
+        ("test_cfg", LOOPS, FederatedValLoop, "FederatedTestLoop"),
+        ("optim_wrapper", OPTIM_WRAPPERS, OptimWrapper, "a subclass of fedseg.optim.OptimWrapper"),
+    )
+    mistakes, values = Mistakes(), dict(config.items())
+    for pattern, registry, base, wanted in kinds:
+        for field, component in find(values, pattern):
+            cls = _class_of(component, registry)
+            if cls is not None and not issubclass(cls, base):
+                mistakes.add(refuse_type(field, cls.__name__, wanted))
+    schedules = [PARAM_SCHEDULERS.get(name) for name in SCHEDULES]
+    for pattern in ("param_scheduler", "param_scheduler.*"):
+        for field, component in find(values, pattern):
+            cls = _class_of(component, PARAM_SCHEDULERS)
+            if cls is not None and cls not in schedules:
+                wanted = f"one of {', '.join(SCHEDULES)}"
+                mistakes.add(refuse_type(field, cls.__name__, wanted))
+    mistakes.tell()
+
+
+def _class_of(component: Mapping[str, Any], registry: Registry) -> type | None:
+    """The class that a component's type means; None if it has no type, or an unknown one."""
+    kind = component.get("type")
+    if isinstance(kind, str):
+        kind = registry.get(kind)
+    return kind if inspect.isclass(kind) else None
 
 
 def _check_names(config: Config) -> None:

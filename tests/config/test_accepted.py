@@ -1,4 +1,4 @@
-"""A key that nothing reads is refused, with what to write instead."""
+"""What has no effect in federated training is refused, with what to write instead."""
 
 import pytest
 from mmengine.config import Config
@@ -49,6 +49,55 @@ IN_A_SECTION = {  # option -> how the sentence goes on: the place that may be me
         "FederatedTrainLoop (did you mean train_dataloader.batch_size?); known: amp, hook_interval,"
     ),
 }
+HOOK = "must be a hook of fedseg or a subclass of fedseg.hooks.FederatedHook, not"
+SCHEDULE = (
+    "must be one of ConstantLR, CosineAnnealingLR, ExponentialLR, LinearLR, MultiStepLR, PolyLR, "
+    "StepLR, not"
+)
+FOREIGN = {  # component of MMEngine or MMSegmentation -> the sentence
+    "custom_hooks=[dict(type='EMAHook')]": (
+        f"custom_hooks[0].type: {HOOK} EMAHook: set averaging, such as dict(type='WIMA', window=10)"
+    ),
+    "custom_hooks=[dict(type='mmseg.SegVisualizationHook', draw=True)]": (
+        f"custom_hooks[0].type: {HOOK} SegVisualizationHook: set default_hooks.pictures"
+    ),
+    "custom_hooks=[dict(type='ParamSchedulerHook')]": (
+        f"custom_hooks[0].type: {HOOK} ParamSchedulerHook: param_scheduler needs no hook"
+    ),
+    "custom_hooks=[dict(type='EmptyCacheHook')]": f"custom_hooks[0].type: {HOOK} EmptyCacheHook",
+    "default_hooks.checkpoint.type=CheckpointHook": (
+        f"default_hooks.checkpoint.type: {HOOK} CheckpointHook: set default_hooks.checkpoint"
+    ),
+    "train_cfg=dict(_delete_=True, type='IterBasedTrainLoop', max_iters=10, max_rounds=3)": (
+        "train_cfg.type: must be FederatedTrainLoop, not IterBasedTrainLoop: set "
+        "train_cfg.max_rounds and train_cfg.local_steps, without a type"
+    ),
+    "val_cfg.type=ValLoop": (
+        "val_cfg.type: must be FederatedValLoop, not ValLoop: leave the type out"
+    ),
+    "test_cfg.type=TestLoop": (
+        "test_cfg.type: must be FederatedTestLoop, not TestLoop: leave the type out"
+    ),
+    "param_scheduler=dict(type='OneCycleLR', eta_max=0.1, total_steps=9)": (
+        f"param_scheduler.type: {SCHEDULE} OneCycleLR"
+    ),
+    "param_scheduler=[dict(type='StepMomentum', step_size=1)]": (
+        f"param_scheduler[0].type: {SCHEDULE} StepMomentum"
+    ),
+    "optim_wrapper.type=AmpOptimWrapper": (
+        "optim_wrapper.type: must be a subclass of fedseg.optim.OptimWrapper, not AmpOptimWrapper: "
+        "set train_cfg.amp=True, or use --amp"
+    ),
+}
+
+
+@pytest.mark.parametrize("option", FOREIGN)
+def test_a_component_of_another_kind_of_training_is_refused(option):
+    config = load_config("cifar10_a005", options=[option])
+    with pytest.raises(ConfigError) as caught:
+        check(config)
+    sentences = [line.removeprefix("--cfg-options: ") for line in str(caught.value).split("\n")]
+    assert FOREIGN[option] in sentences
 
 
 @pytest.mark.parametrize("option", OPTIONS)

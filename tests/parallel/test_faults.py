@@ -13,7 +13,6 @@ import forkray
 import pytest
 import torch
 import toyseg
-from mmengine.hooks import Hook
 from torch.utils.data import get_worker_info
 
 from fedseg.errors import ConfigError, DataError, ResourceError, TrainingError, WorkersLost
@@ -63,7 +62,7 @@ class DeadlyClient(FederatedHook):
 
 
 @HOOKS.register_module()
-class SlowClients(Hook):
+class SlowClients(FederatedHook):
     """The first worker to train anything waits in every round for the other to train four."""
 
     def __init__(self, folder):
