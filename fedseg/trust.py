@@ -225,11 +225,16 @@ def own_parts(config: Mapping[str, Any]) -> dict[str, str]:
 
 
 def is_of_mmseg(kind: Any) -> bool:
-    """True for the name of a network of MMSegmentation that needs trust."""
-    if not isinstance(kind, str) or kind in LIBRARIES or "." in kind:  # an import path
+    """True for the name of a network of MMSegmentation that needs trust; imports nothing."""
+    if not isinstance(kind, str) or kind in LIBRARIES:
         return False
-    module = getattr(MODELS.get(kind), "__module__", "") or ""
-    return module.startswith(f"{MMSEG}.")
+    registry = MODELS
+    while registry is not None:
+        module = getattr(registry.module_dict.get(kind), "__module__", "")
+        if module.startswith(f"{MMSEG}."):
+            return True
+        registry = registry.parent
+    return False
 
 
 def note_own_parts(folder: Path, config: Mapping[str, Any]) -> None:

@@ -247,6 +247,7 @@ def test_own_parts_are_files_or_the_folder_of_several(write, folder):
     assert parts("own_first") == {"own_first": "b"}
     assert parts("own_pack.part") == {"own_pack.part": "."}
     assert own_parts({"model": {"network": {"type": "EncoderDecoder"}}}) == {}
+    MODELS.import_from_location(), MODELS.parent.import_from_location()
     heads = {"decode_head": [{"type": "PSPHead"}, {"type": "FCNHead"}]}
     assert own_parts({"model": heads}) == {"mmseg.models": "mmseg.models"}
     for odd in (None, {}, {"custom_imports": "x"}, {"custom_imports": {"imports": "x"}}):

@@ -218,7 +218,8 @@ class Composition:
         slots = {slot for method in methods for slot in method.slots}
         if "algorithm" in slots or "algorithm" in self.without:  # SAM is no FedSAM there
             return [SHORT.get(name, name) for name in names]
-        return names if slots & SAYS_FEDAVG else [FEDAVG, *names]
+        is_named = slots & SAYS_FEDAVG or any(map(_has_algorithm, methods))
+        return names if is_named else [FEDAVG, *names]
 
     def _ranked(self, methods: Iterable[Method]) -> list[Method]:
         """In the order of a name, without the protocol that the others have anyway."""
@@ -304,6 +305,11 @@ def read_method(path: Path) -> Method:
     told = [(key, v if isinstance(v, Mapping) else {"": v}) for key, v in (refuses or {}).items()]
     refusals = [(key, why, values) for key, reasons in told for why, values in reasons.items()]
     return Method(path.stem, path, tuple(_as_list(slots)), refusals, append or {}, layer)
+
+
+def _has_algorithm(method: Method) -> bool:
+    """True if a method sets the algorithm, also where it says no slot."""
+    return get(method.layer.values, "algorithm.type") is not None
 
 
 def compose(path: Path, methods: Sequence[str] = ()) -> Config:

@@ -143,6 +143,8 @@ def test_a_method_of_ones_own_in_ten_lines(mine, write, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path / "elsewhere")
     write("elsewhere/beside.py", 'slot = "algorithm"\nalgorithm = dict(keep=0.4)\n')
     assert compose(mine, ["beside"]).algorithm.keep == 0.3  # not the current folder's
+    write("methods/slotless.py", 'algorithm = dict(_delete_=True, type="TopK")\n')
+    assert name_of(mine, ["slotless", "swa"]) == "mine_swa_slotless"  # no FedAvg any more
     other = setting_file("cifar10_a0")
     with pytest.raises(ConfigError, match="unknown 'camvid'"):  # a setting is no method
         compose(other, ["camvid"])
