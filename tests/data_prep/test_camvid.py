@@ -33,12 +33,12 @@ def make_camvid(root):
 def check_camvid(root):
     train = CamVidDataset(str(root), "splits/train")
     assert len(train) == 285 and set(train.domains) == {"0006R0", "0016E5"}
-    split = read_split(root / "splits" / "train", root)
+    split = read_split(root / "splits" / "train")
     assert [len(s) for s in split.users.values()] == [21, 20, 20, 20, 23, 23, 22, *[20] * 6, 16]
     for samples in split.users.values():
         frames = [int(Path(x).stem.split("_")[1].strip("f")) for x, _ in samples]
         assert frames == sorted(frames) and frames[-1] - frames[0] < 32 * len(frames)
-    test = read_split(root / "splits" / "test", root)
+    test = read_split(root / "splits" / "test")
     assert {user: len(s) for user, s in test.users.items()} == {
         "test_user_same_domain": 121,
         "test_user_0001TP": 124,
