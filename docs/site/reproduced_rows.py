@@ -59,8 +59,9 @@ def text() -> str:
             values = {key: cell.value for key, cell in row.cells.items() if cell.value is not None}
             facts = {"benchmark": table.benchmark.id, "cells": values, "seeds": row.seeds}
             facts |= {"method": asdict(row.method), "command": command(results)}
-            facts |= {name: getattr(row, name) for name in ("name", "bytes", "seconds", "rounds")}
-            rows.append(facts | {"year": 2026, "experiment_sha256": results.experiment_sha256})
+            of_row = ("name", "bytes", "seconds", "rounds", "year")
+            facts |= {name: getattr(row, name) for name in of_row}
+            rows.append(facts | {"experiment_sha256": results.experiment_sha256})
     return json.dumps({"rows": rows}, indent=1, ensure_ascii=False) + "\n"
 
 

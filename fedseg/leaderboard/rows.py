@@ -3,7 +3,6 @@
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date
 from functools import cache
 from typing import NamedTuple
 
@@ -48,7 +47,7 @@ class Row:
     ranks: tuple[Rank, ...] = ()  # in benchmarks
     closest: str = ""  # id of the benchmark that the reasons are about
     command: str = ""  # of a reproduced row, as is reproduced
-    year: int | None = None  # of the paper, or in which the newest run was finished
+    year: int | None = None  # of the paper, or in which the last run was finished, if all say it
     url: str = ""  # of the paper
 
     reproduced: bool = False  # of a run that the suite ships
@@ -72,6 +71,7 @@ def run_row(
     epochs = benchmark.setting.local_epochs if benchmark else results[0].local_epochs
     traffic = [r.communication.bytes_down + r.communication.bytes_up for r in results]
     seconds = [r.seconds["wall"] for r in results if "wall" in r.seconds]
+    years = [r.year for r in results if r.year is not None]
     return Row(
         method=method_of_results(results[0], epochs),
         cells={c.key: _run_cell([value_of(r, c, benchmark) for r in results], c) for c in columns},
@@ -81,7 +81,7 @@ def run_row(
         bytes=statistics.fmean(traffic),
         seconds=statistics.fmean(seconds) if seconds else None,
         rounds=results[0].rounds,
-        year=date.fromtimestamp(max(run.changed for run in group)).year,
+        year=max(years) if len(years) == len(results) else None,
     )
 
 

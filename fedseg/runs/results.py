@@ -2,6 +2,7 @@
 
 import json
 import platform
+from datetime import date
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,11 +13,18 @@ from mmengine.config import Config
 import fedseg
 from fedseg.core.hook import Run
 from fedseg.datasets.arrays import ImageArrays, content_checksum, is_rendered
+from fedseg.errors import DataError
 from fedseg.files import digest, sha256, write_text
 from fedseg.metric_names import nest
 from fedseg.runs.config import CONFIG_FILE, config_digest, experiment_digest
 from fedseg.runs.history import plain, summarize, timeless
-from fedseg.runs.schema import FILE_NAME, OWN_DIGEST, RESULTS_SCHEMA_VERSION, own_digest
+from fedseg.runs.schema import (
+    FILE_NAME,
+    OWN_DIGEST,
+    RESULTS_SCHEMA_VERSION,
+    own_digest,
+    read_results_file,
+)
 
 PACKAGES = (
     *("torch", "torchvision", "numpy", "onedl-mmengine", "onedl-mmcv", "onedl-mmsegmentation"),
@@ -102,10 +110,12 @@ def write_results(runner: FinishedRun) -> dict[str, Any]:
     summary, loop = summarize(history), runner.val_loop
     final = next((r["metrics"] for r in reversed(history) if "metrics" in r), {})
     sets = [] if loop is None else loop.sets
+    path, history_sha256 = Path(runner.work_dir) / FILE_NAME, digest(timeless(history))
     results = {
         "schema_version": RESULTS_SCHEMA_VERSION,
         "name": runner.name,
         "seed": runner.seed,
+        "year": _year(path, history_sha256),
         "config_sha256": config_digest(runner.cfg),
         "experiment_sha256": experiment_digest(runner.cfg),
         "config_json_sha256": sha256(Path(runner.work_dir) / CONFIG_FILE),
@@ -122,12 +132,25 @@ def write_results(runner: FinishedRun) -> dict[str, Any]:
         **summary,
         "seconds": {**summary["seconds"], "wall": runner.seconds},
         "final": nest(final, {} if loop is None else loop.details),
-        "history_sha256": digest(timeless(history)),
+        "history_sha256": history_sha256,
     }
     for part in (*runner.hooks, loop):
         if hasattr(part, "results"):
             results |= part.results(runner, history) or {}  # of a hook that returns nothing
     results = plain(results)
     results[OWN_DIGEST] = own_digest(results)
-    write_text(Path(runner.work_dir) / FILE_NAME, json.dumps(results, indent=2) + "\n")
+    write_text(path, json.dumps(results, indent=2) + "\n")
     return results
+
+
+def _year(path: Path, history_sha256: str) -> int | None:
+    """The year in which the last round was finished.
+
+    That is now, unless results of the same rounds are there already and are only written again.
+    """
+    try:
+        earlier = read_results_file(path)
+    except DataError:  # there are none, or they are damaged
+        return date.today().year
+    same_rounds = earlier.history_sha256 == history_sha256
+    return earlier.year if same_rounds else date.today().year

@@ -42,6 +42,7 @@ SELF_CONTAINED = 4  # the version in which the file repeated config and curves
 TEST_SCHEMA_VERSION = 1  # of test_results.json, which fedseg test writes
 FILE_NAME = "results.json"
 OWN_DIGEST = "results_sha256"
+WHEN = ("seconds", "year")  # depend on when a run was computed
 EDITED = "was changed after the run wrote it: its numbers are not the run's"
 UNSIGNED = f"has no checksum of itself ({OWN_DIGEST}): nothing tells whether it was changed"
 
@@ -107,6 +108,9 @@ class ResultsFile(HistoryFacts):
     schema_version: int = Field(description="version of the file, 5")
     name: str = Field(description="of the experiment", max_length=1000)
     seed: Annotated[int, Interval(ge=-(2**63), lt=2**63)] = Field(description="of the run")
+    year: Annotated[int, Interval(ge=1970, le=9999)] | None = Field(
+        None, description="in which the last round was finished"
+    )
     config_sha256: str = Field(description="checksum of the config")
     experiment_sha256: str = Field(description="the same for all seeds of an experiment")
     config_json_sha256: str | None = Field(None, description="checksum of the file `config.json`")
@@ -129,7 +133,7 @@ class ResultsFile(HistoryFacts):
         None, description="checksum of the lines of `history.jsonl` except `seconds` and `restarts`"
     )
     results_sha256: str | None = Field(
-        None, description="checksum of everything else in the file except `seconds`"
+        None, description="checksum of everything else in the file except `seconds` and `year`"
     )
     # not in the file by these names:
     extras: dict[str, Any] = {}  # what hooks added, unchecked
@@ -174,8 +178,8 @@ class Results(ResultsFile, Summary):
 
 
 def own_digest(results: Mapping[str, Any]) -> str:
-    """SHA-256 of the content of ``results.json`` but for itself and times, which always differ."""
-    return digest({k: v for k, v in results.items() if k not in (OWN_DIGEST, "seconds")})
+    """SHA-256 of the content of ``results.json`` but for itself and times."""
+    return digest({k: v for k, v in results.items() if k not in (OWN_DIGEST, *WHEN)})
 
 
 def read_results(path: str | Path, strict: bool = True) -> Results:

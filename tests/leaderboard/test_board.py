@@ -397,6 +397,19 @@ def test_a_target_that_is_not_reached(board):
     assert row.cells["rounds"].value is None and row.cells["rounds"].status == "not_reached"
 
 
+def test_a_year_is_recorded_and_not_that_of_a_file(tmp_path):
+    runs = {"a": idda(50.0, year=2023), "b": idda(51.0, seed=1, year=2024), "c": idda(52.0, seed=2)}
+    for name, content in runs.items():
+        path = toyresults.write(tmp_path / name, content) / "results.json"
+        os.utime(path, (0, 0))  # as a clone of another day
+    years = {}
+    for chosen in ("a", "ab", "abc", "c"):
+        found = build_board(*read_runs([tmp_path / name for name in chosen]))
+        years[chosen] = {row.year for row in found.own[0].rows}
+    assert years == {"a": {2023}, "ab": {2024}, "abc": {None}, "c": {None}}
+    assert not found.messages
+
+
 @pytest.mark.parametrize("kept", ["the newer", "the unchanged", "the comparable"])
 def test_of_two_runs_of_one_seed_one_counts(board, tmp_path, kept):
     evaluations = 3 if kept == "the comparable" else 20

@@ -1,12 +1,18 @@
 """results.json: what distinguishes runs, what data they had, and their curves."""
 
+import json
+from pathlib import Path
+
 import numpy as np
+import pytest
+import toyseg
 from mmengine.config import Config
 
 from fedseg.datasets.arrays import ImageArrays, content_checksum
 from fedseg.runs.config import experiment_digest, loader_facts, recipe_of
 from fedseg.runs.history import Curves, draw_curves
 from fedseg.runs.results import dataset_facts
+from fedseg.runs.schema import read_results
 
 
 def config(**changes) -> Config:
@@ -95,3 +101,31 @@ def test_a_partition_is_recorded_as_its_recipe():
     listed = {"type": "FixedPartition", "clients": {"a": [0, 1]}}
     assert recipe_of(listed) == {"type": "FixedPartition"}
     assert recipe_of(print) == {"type": "builtin_function_or_method"}
+
+
+@pytest.mark.parametrize("year", [2024, None])
+def test_the_year_is_that_of_the_last_round(tmp_path, monkeypatch, year):
+    """Results that are written again keep it; those of an earlier version get none."""
+    config = toyseg.settings(tmp_path, train_cfg={"max_rounds": 1, "val_interval": 1})
+    monkeypatch.setattr("fedseg.runs.results.date", Day)
+    Day.year = 2024
+    assert toyseg.train(config).results["year"] == 2024
+    path = Path(config["work_dir"]) / "results.json"
+    results = json.loads(path.read_text())
+    results["year"] = year
+    path.write_text(json.dumps(results))
+    assert not read_results(path).edited  # a time, as seconds are
+    Day.year = 2025
+    assert toyseg.train(config, resume=True).results["year"] == year
+    longer = toyseg.merge(config, {"train_cfg": {"max_rounds": 2}})
+    assert toyseg.train(longer, resume=True).results["year"] == 2025
+
+
+class Day:
+    """The day of a test."""
+
+    year = 0
+
+    @classmethod
+    def today(cls):
+        return cls
