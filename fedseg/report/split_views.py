@@ -82,6 +82,8 @@ def _read_config(path: Path, config: Config, images: bool) -> View:
     clients, held_out = divide(recipe, dataset)
     tests, notes = {}, []
     for name, entry in (config.get("val_dataloader") or {}).items():
+        if entry is None:  # a test set that the config leaves out
+            continue
         if entry.get("held_out"):
             tests[name] = _Part(dataset, np.concatenate([*held_out.values()]))
             continue

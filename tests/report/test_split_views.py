@@ -89,11 +89,11 @@ def test_a_data_set_of_files_needs_no_images(small_config, tmp_path):
 
 
 def test_held_out_images_are_a_test_set(small_config):
-    options = ["train_dataloader.partition.holdout=0.25"]
+    options = ["train_dataloader.partition.holdout=0.25", "val_dataloader.seen=None"]
     (view,) = read_views([small_config], options)
     assert view.statistics.counts.tolist() == [[3, 0, 0], [0, 3, 0]]
     assert view.statistics.unused == 0
-    assert view.tests == {"unseen": 5, "seen": 4, "clients": 2}
+    assert view.tests == {"unseen": 5, "clients": 2}
     assert view.test_counts["clients"].tolist() == [1, 1, 0]
 
 
