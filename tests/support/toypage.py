@@ -32,7 +32,7 @@ def write_runs(root: Path) -> Path:
     ``second``, ``stopped`` and ``cut``.
     """
     for seed in (0, 1):
-        content = toyresults.results(RAINY, metrics(50.0 + seed), seed=seed)
+        content = toyresults.results(RAINY, metrics(50.0 + seed), seed=seed, year=2023 + seed)
         toyresults.write(root / f"fedavg_{seed}", content)
         content = toyresults.synthetic(
             toyresults.results(RAINY, metrics(20.0 + seed), seed=seed, name="rendered")
