@@ -244,7 +244,8 @@ def _write_mmseg(
         if name.startswith("network.") and not name.startswith("network.auxiliary_head.")
     }
     _check_names({**config, "auxiliary_head": None}, state)
-    config = _scoped({**config, "auxiliary_head": None, "test_cfg": {"mode": "whole"}})
+    windows = config.get("test_cfg") or {"mode": "whole"}
+    config = _scoped({**config, "auxiliary_head": None, "test_cfg": dict(windows)})
     head = config["decode_head"]
     if model.align_corners and not head["type"].endswith(("PixelShuffleHead", "FCNHead")):
         raise ConfigError(f"model.align_corners: would change how {head['type']} resizes inside")

@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from dataclasses import asdict
 from typing import Any
 
 import torch
 import torch.nn.functional as F
+from mmengine.config import ConfigDict
 from pydantic import PositiveInt
 from torch import Tensor, nn
 from torchvision.models import get_model
@@ -15,6 +17,7 @@ from fedseg.errors import ConfigError
 from fedseg.memory import finite
 from fedseg.models.losses import compute_dtype
 from fedseg.models.mmsegmentation import EncoderDecoder
+from fedseg.models.network_options import Windows, check_network, read_windows
 from fedseg.models.weights import InitializedModel
 from fedseg.names import ERASED
 from fedseg.registry import MODELS, build
@@ -24,14 +27,16 @@ from fedseg.registry import MODELS, build
 class Segmentor(InitializedModel):
     """Any segmentation network, trained with one loss on its main and auxiliary outputs.
 
-    The network is the config of an ``EncoderDecoder`` of MMSegmentation (whose own losses,
-    accuracies and test modes are not used), or any module that maps images [B, 3, H, W] to logits
-    [B, C, h, w]: alone, as a sequence with the main output first, or as a mapping whose entry
-    ``out`` is the main one (torchvision). Logits of any resolution are resized bilinearly.
+    The network is the config of an ``EncoderDecoder`` of MMSegmentation (whose ``test_cfg`` may be
+    sliding windows, and which has no loss of its own), or any module that maps images
+    [B, 3, H, W] to logits [B, C, h, w]: alone, as a sequence with the main output first, or as a
+    mapping whose entry ``out`` is the main one (torchvision). Logits of any resolution are resized
+    bilinearly.
 
     Args:
         network: config or module; in a config file also the path of a config of MMSegmentation, or
-            its name in the installed one, ``mmseg::pspnet/pspnet_r50-d8_4xb2-40k_....py``.
+            its name in the installed one, ``mmseg::pspnet/pspnet_r50-d8_4xb2-40k_....py``, whose
+            layers, ``test_cfg``, mean and std are taken.
         loss: config or module, called with logits and labels [B, H, W]. One with an attribute
             ``resizes = True`` gets logits as the network made them, any other at the labels' size.
         num_classes: written into the network's config (into every head of an EncoderDecoder). None
@@ -62,8 +67,11 @@ class Segmentor(InitializedModel):
         projection: Sequence[PositiveInt] | None = None,
     ) -> None:
         super().__init__(data_preprocessor or {"type": "ImagePreprocessor"}, weights, init_cfg)
-        self.network_config = None
+        self.network_config, windows = None, Windows()
         if isinstance(network, Mapping):
+            if "decode_head" in network:
+                check_network(network)
+                windows = read_windows(network)
             self.network_config = _with_num_classes(network, num_classes)
             network = build(MODELS, deepcopy(self.network_config), "model.network")
         if self._weights is None:
@@ -78,6 +86,8 @@ class Segmentor(InitializedModel):
             self._heads = [network.decode_head, *auxiliary]
             for head in self._heads:
                 _check_head(head)
+            network.test_cfg = ConfigDict(asdict(windows))  # which its slide_inference reads
+        self.slides = windows.mode == "slide"
         self.embedding, width = _embedding(network)
         layers: list[nn.Module] = []
         for out in projection or ():
@@ -111,9 +121,9 @@ class Segmentor(InitializedModel):
             return self.losses(self.outputs(inputs), data_samples)
         size = (inputs if data_samples is None else data_samples).shape[-2:]
         if mode == "predict":
-            return class_map(self.outputs(inputs, auxiliary=False)[0], size, self.align_corners)
+            return class_map(self._main_logits(inputs), size, self.align_corners)
         if mode == "tensor":
-            return resize(self.outputs(inputs, auxiliary=False)[0], size, self.align_corners)
+            return resize(self._main_logits(inputs), size, self.align_corners)
         raise ValueError(f"mode {mode!r} is none of 'loss', 'predict', 'tensor'")
 
     def outputs(self, inputs: Tensor, auxiliary: bool = True) -> list[Tensor]:
@@ -128,6 +138,16 @@ class Segmentor(InitializedModel):
             heads = self._heads if auxiliary else self._heads[:1]
             return [head(features) for head in heads]
         return _outputs_of(self.network(inputs))
+
+    def _main_logits(self, inputs: Tensor) -> Tensor:
+        """Main logits of whole images as the network makes them, or of windows at the images' size.
+
+        Args:
+            inputs: normalized images, float [B, 3, H, W].
+        """
+        if self.slides:
+            return self.network.slide_inference(inputs, [{}])
+        return self.outputs(inputs, auxiliary=False)[0]
 
     @property
     def ignore_index(self) -> int:

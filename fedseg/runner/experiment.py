@@ -11,12 +11,14 @@ from typing import Any
 
 from mmengine.config import Config, DictAction
 
+from fedseg.checks import walk
 from fedseg.config.components import VAL, check_roots, match_case
-from fedseg.config.layers import get, naming, read_file, set_values
+from fedseg.config.layers import get, layers_of, naming, read_file, set_values
 from fedseg.config.methods import KEYS, compose, make_importable, setting_file
 from fedseg.config.published import far_from_published
 from fedseg.config.schema import check_value
 from fedseg.errors import ConfigError, DataError, Mistakes
+from fedseg.models.network_options import read_network
 from fedseg.runner.config import check_config, complete_config, drop_weights, import_modules
 
 # overrides of config fields: by key, or KEY=VALUE
@@ -56,28 +58,67 @@ def load_config(
     config = override(compose(path, methods), work_dir, options, seed, amp, resume, workers)
     network = get(config, "model.network")
     if isinstance(network, str):
-        config.model["network"] = _read_network(network, path)
+        _take_network(config, network, path)
     match_case(dict(config.items()))  # or a run would not be known by its config's checksum
     return config
 
 
-def _read_network(name: str, config: Path) -> dict[str, Any]:
-    """The network of a config of MMSegmentation: a path, also from the config's folder, or a name.
+def _take_network(config: Config, name: str, path: Path) -> None:
+    """Replace the name of a config of MMSegmentation by its network, and warn of what is left out.
 
-    Without its weights, which model.weights names, and its preprocessing, which is the Segmentor's.
+    Args:
+        config: where ``model.network`` is the name.
+        path: the config's file.
+    """
+    network = read_network(_read_mmseg_model(name, path), name)
+    left_out = list(network.left_out)
+    if config.model.get("weights") is None:
+        left_out += _find_weights(network.config)
+    drop_weights(network.config)
+    config.model["network"] = network.config
+    if network.data_preprocessor is not None and not _sets_normalization(config):
+        config.model["data_preprocessor"] = network.data_preprocessor
+    if left_out:
+        warnings.warn(
+            f"model.network: of {name} these do not apply here: {', '.join(left_out)}; set "
+            "model.loss, model.aux_weight, model.weights and the data set's pipeline",
+            stacklevel=3,
+        )
+
+
+def _read_mmseg_model(name: str, path: Path) -> dict[str, Any]:
+    """The model of a config of MMSegmentation.
+
+    Args:
+        name: its path, also from the folder of ``path``, or ``mmseg::FOLDER/FILE.py``.
+        path: of the config that names it.
     """
     shipped = Path(find_spec("mmseg").origin).parent / ".mim" / "configs"
-    places = [Path(name), config.parent / name, shipped / name.removeprefix("mmseg::")]
+    places = [Path(name), path.parent / name, shipped / name.removeprefix("mmseg::")]
     try:
         place = next(path for path in places if path.is_file())
-        network = read_file(place).values.to_dict()["model"]
+        return read_file(place).values.to_dict()["model"]
     except (ConfigError, LookupError, StopIteration) as error:
         forms = "a path, or mmseg::FOLDER/FILE.py of the installed MMSegmentation"
         fault = f"{name} is no config with a model ({forms}) {error}"
         raise ConfigError(f"model.network: {fault}") from error
-    network.pop("data_preprocessor", None)
-    drop_weights(network)
-    return network
+
+
+def _find_weights(network: Mapping[str, Any]) -> list[str]:
+    """The fields that name initial weights in the config of a network."""
+    return [
+        field
+        for field, value in walk(network)
+        if field.rpartition(".")[2] in ("pretrained", "checkpoint") and isinstance(value, str)
+    ]
+
+
+def _sets_normalization(config: Config) -> bool:
+    """True if a config sets ``model.data_preprocessor`` where it sets its network, or above."""
+    layers = [layer.values for layer in layers_of(config)]
+    networks = [number for number, values in enumerate(layers) if get(values, "model.network")]
+    above = layers[networks[-1] :] if networks else layers
+    return any(get(values, "model.data_preprocessor") for values in above)
 
 
 def override(

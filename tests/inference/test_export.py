@@ -21,6 +21,9 @@ from fedseg.inference.export import Deployed
 
 INPUT, SIZE = (64, 64), (40, 50)
 METHODS = {"bisenet": [], "deeplab": ["deeplabv3plus"], "segformer": ["segformer"]}
+WINDOWS = (
+    "model = dict(network=dict(test_cfg=dict(mode='slide', crop_size=(32, 48), stride=(16, 32))))"
+)
 
 
 @pytest.fixture(scope="module", params=[*METHODS, "cnn"])
@@ -35,7 +38,8 @@ def untrained(request, photograph, tmp_path_factory):
         def see_images(flat: FlatModel) -> None:
             take_statistics(flat.model, photograph)
 
-        methods = METHODS[request.param]
+        methods = METHODS.get(request.param, ["deeplabv3plus", str(folder / "windows.py")])
+        (folder / "windows.py").write_text(WINDOWS)
         write_run(folder, "idda_rainy", methods, resize, see_images, IDDADataset.classes)
     (expected,) = fedseg.api.Run(folder, None, ()).predict([photograph])
     return folder, expected
@@ -104,6 +108,11 @@ def test_class_maps_are_those_of_predict(untrained, photograph, kind, tmp_path):
         found = snippet["predict"](prepared(photograph, snippet["facts"]))[0].numpy()
     assert found.shape == expected.shape and np.mean(found == expected) > 0.999
     assert expected.ndim == 0 or len(np.unique(expected)) > 1
+
+
+@pytest.mark.parametrize("untrained", ["windows"], indirect=True)
+def test_an_exported_model_slides_its_windows(untrained, photograph, tmp_path):
+    test_class_maps_are_those_of_predict(untrained, photograph, "mmseg", tmp_path)
 
 
 def test_statistics_of_clients_are_asked_for(small_run, tmp_path):
