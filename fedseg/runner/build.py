@@ -105,8 +105,7 @@ def build_trainer(config: Config | Mapping[str, Any], run: Any = None) -> Client
     init_default_scope(cfg.default_scope)
     set_random_seed(**cfg.randomness)
     flat = build_vectors(move_model(build_model(cfg), cfg), cfg)
-    if cfg.get("load_from") is not None:
-        load_start(flat, read_start(cfg.load_from))
+    load_start(flat, cfg.get("load_from"))
     of_clients = ("batchnorm", "custom_hooks", *REGISTRIES)
     hooks = [hook for field, hook in build_hooks(cfg) if field.startswith(of_clients)]
     bind_hooks(hooks, flat)
@@ -272,16 +271,18 @@ class Start:
     model: Literal["global", "averaged"] | None = None
 
 
-def read_start(value: str | Path | Mapping[str, Any]) -> Start:
-    """The value of ``load_from``: the path of a checkpoint, or a dict of :class:`Start`."""
-    if isinstance(value, str | Path):
-        return Start(str(value))
-    check_arguments(Start, value, "load_from")
-    return Start(**value)
+def load_start(flat: FlatModel, load_from: str | Path | Mapping[str, Any] | None) -> None:
+    """Load the initial weights that a config names.
 
-
-def load_start(flat: FlatModel, start: Start) -> None:
-    """Load the model of another run's checkpoint."""
+    Args:
+        load_from: the path of a checkpoint, or a dict of :class:`Start`; None: the weights stay.
+    """
+    if load_from is None:
+        return
+    if isinstance(load_from, str | Path):
+        load_from = {"path": str(load_from)}
+    check_arguments(Start, load_from, "load_from")
+    start = Start(**load_from)
     payload = load_weights(flat, start.path)  # of both models the global one
     averaged = payload.get("averaged_state_dict")
     if start.model == "averaged":

@@ -26,7 +26,6 @@ from fedseg.memory import threads
 from fedseg.registry import EXECUTORS, LOOPS, RUNNERS, build, check_arguments
 from fedseg.runner import logs, run_state
 from fedseg.runner.build import (
-    Start,
     assemble_trainer,
     bind_hooks,
     build_evaluation,
@@ -39,7 +38,6 @@ from fedseg.runner.build import (
     load_start,
     load_weights,
     move_model,
-    read_start,
 )
 from fedseg.runner.checkpoint import checkpoint_path, latest_checkpoint, save_checkpoint
 from fedseg.runner.config import check_config, complete_config
@@ -194,15 +192,10 @@ class FederatedRunner(Runner):
         self.stores[name] = StateStore(Path(self.work_dir) / "state" / name, keep)
         return self.stores[name]
 
-    def _build_model_state(self, start: Start | None = None) -> None:
-        """The model's vectors, the hooks that look at them, the clients' states.
-
-        Args:
-            start: of initial weights; None: those that were drawn.
-        """
+    def _build_model_state(self, load_from: Any = None) -> None:
+        """The model's vectors, the hooks that look at them, the clients' states."""
         self.flat = build_vectors(self.model, self.cfg)
-        if start is not None:
-            load_start(self.flat, start)
+        load_start(self.flat, load_from)
         bind_hooks(self._hooks, self.flat)
         options = self.cfg.get("state_store") or {}
         check_arguments(StateStore, options, "state_store", ("folder",))
@@ -211,9 +204,8 @@ class FederatedRunner(Runner):
     def build_federation(self) -> None:
         """Build everything that training needs, from data to hooks' state; trains nothing."""
         cfg = self.cfg
-        start = None if cfg.get("load_from") is None else read_start(cfg.load_from)
         with logs.logged_warnings(self.logger):
-            self._build_model_state(start)
+            self._build_model_state(cfg.get("load_from"))
             self.trainer = assemble_trainer(
                 cfg,
                 self.flat,
