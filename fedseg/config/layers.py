@@ -29,6 +29,7 @@ CONFIGS = (Path(fedseg.__file__).parent / "configs").resolve()
 OURS = "fedseg::"  # before a path in CONFIGS, as a _base_ of a config that may lie anywhere
 BASE = "_base_"
 LAZY = "cannot be read as a lazy config (imports, no _base_: it may not call what it imports)"
+IMPORTS = "custom_imports.imports"  # of all layers together
 MISSING = object()
 
 
@@ -66,15 +67,21 @@ class Merged(NamedTuple):
         """
         layer = _with_tests(layer, self.values)
         values = _copy(layer.values)
-        earlier = get(self.values, "custom_imports.imports", [])
-        imports = values.get("custom_imports")
-        if earlier and imports and not imports.get("_delete_"):
-            imports["imports"] = list(dict.fromkeys([*earlier, *imports["imports"]]))
+        _keep_imports(values.get("custom_imports"), get(self.values, IMPORTS))
         try:
             values = Config._merge_a_into_b(values, self.values, lists)
         except (TypeError, KeyError, IndexError) as error:
             raise ConfigError(f"{layer.file}: {error}") from error
         return Merged(values, (*self.layers, layer))
+
+
+def _keep_imports(imports: Any, earlier: Sequence[str] | None) -> None:
+    """Put the modules of lower layers before those of a ``custom_imports``, in place."""
+    if not isinstance(imports, Mapping) or imports.get("_delete_"):
+        return
+    names = imports.get("imports")
+    if isinstance(names, list) and earlier:
+        imports["imports"] = [*earlier, *(name for name in names if name not in earlier)]
 
 
 def merge(layers: Iterable[Layer]) -> Merged:
@@ -300,12 +307,14 @@ def keep_layers(config: Config, layers: Sequence[Layer]) -> None:
     vars(config)["layers"] = tuple(layers)
 
 
-def set_values(config: Config, option: str, values: Mapping[str, Any]) -> None:
+def set_values(config: Config, option: str, options: Mapping[str, Any]) -> None:
     """Merge values by dotted key into a config, as an option of a command line gives them."""
-    for key, value in values.items():
+    for key, value in options.items():
         layer = _with_tests(Layer.of(option, {key: value}), config)
+        values = _copy(layer.values)
+        _keep_imports(values.get("custom_imports"), get(config, IMPORTS))
         try:
-            config.merge_from_dict(layer.values)
+            config.merge_from_dict(values)
         except (TypeError, KeyError, IndexError) as error:
             raise ConfigError(f"{option}: {key}: {error}") from error
         keep_layers(config, [*layers_of(config), layer])

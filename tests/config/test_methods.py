@@ -199,6 +199,8 @@ def test_imports_of_all_parts_are_kept(mine, write):
     own = 'custom_imports = dict(imports=["string"])\n'
     path = write("own.py", f'_base_ = "base.py"\nmethods = ["one"]\n{own}')
     assert compose(path, ["two"]).custom_imports.imports == ["csv", "ast", "json", "string"]
+    given = load_config(path, options=["custom_imports.imports=[bisect,csv]"])
+    assert given.custom_imports.imports == ["csv", "ast", "json", "string", "bisect"]
     path = write("alone.py", f'_base_ = "base.py"\n{own.replace("dict(", "dict(_delete_=True, ")}')
     assert compose(path).custom_imports.imports == ["string"]
 
