@@ -1,8 +1,31 @@
-# Client-level differential privacy, McMahan et al., ICLR 2018. With few clients, such as a demo's
-# 100, the noise outweighs what is learned: a small epsilon takes many.
+# Client-level differential privacy, McMahan et al., ICLR 2018, of FedAvg and FedProx. With few
+# clients, such as a demo's 100, the noise outweighs what is learned: a small epsilon takes many.
 slot = "privacy"
 refuses = {
-    "algorithm.type": ["SCAFFOLD", "FedGamma", "FedSMOO", "FedCM", "MIME", "MIMELite"],
+    "algorithm.type": {
+        "epsilon is that of FedAvg and FedProx": [
+            "AdaBest",
+            "Ditto",
+            "FedACG",
+            "FedBABU",
+            "FedCM",
+            "FedDGGA",
+            "FedDyn",
+            "FedGamma",
+            "FedGloSS",
+            "FedRep",
+            "FedSMOO",
+            "FedSpeed",
+            "FlexLoRA",
+            "MIME",
+            "MIMELite",
+            "NaiveFedGloSS",
+            "SCAFFOLD",
+        ]
+    },
+    "local_loss.type": {
+        "sends more than the update": ["ClassWeights", "FedProtoPixels", "SelfTraining"]
+    },
     "robust.type": ["CoordinateMedian", "TrimmedMean", "Krum"],
 }
 

@@ -7,16 +7,18 @@ equal weights (the paper's ``w_k = 1``). The budget (epsilon, delta) after T rou
 that of Opacus' RDP accountant for T sampled Gaussian mechanisms; neighbours differ by one client.
 
 The budget covers the global models and what is computed from them alone (averages, server
-optimizers). It does not cover the history's participants, their losses and samples, personal parts
-and client states in checkpoints, evaluations on clients' own images, and checkpoints selected by
-them (``save_best``). Noise and participants follow from the run's seed, which is in ``config.json``
-and ``results.json``: whoever knows it can remove the noise.
+optimizers). What else a run could go on with is refused. It does not cover the history's
+participants, their losses and samples, personal parts and client states in checkpoints, and
+evaluations on clients' own images. Noise and participants follow from the run's seed, which is in
+``config.json`` and ``results.json``: whoever knows it can remove the noise.
 """
 
 import math
 import warnings
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Annotated, Any
 
 import torch
@@ -31,7 +33,10 @@ from fedseg.core.messages import Size, Update
 from fedseg.core.seeds import generator_for
 from fedseg.core.server import Aggregate, accumulation_dtype
 from fedseg.errors import ConfigError
-from fedseg.registry import PRIVACIES
+from fedseg.hooks.momentum import KeptMomentum
+from fedseg.registry import ALGORITHMS, PRIVACIES
+
+COUNTED = ("FedAvg", "FedProx")  # algorithms
 
 
 class PrivateSum(Aggregate):
@@ -48,6 +53,14 @@ class PrivateSum(Aggregate):
         self._sent["buffers", "samples"] = self._sent["buffers", "samples"] or 1
         self.num_clients = clients
         self._means.clear()
+
+
+def _is_checkpoint(path: str) -> bool:
+    """True if a file is the checkpoint of a run, which names its clients."""
+    if path.endswith(".safetensors") or not Path(path).is_file():
+        return False
+    content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    return isinstance(content, dict) and "client_sizes" in content
 
 
 @PRIVACIES.register_module()
@@ -82,40 +95,57 @@ class DPFedAvg(FederatedHook):
 
     def before_train(self, runner: Any) -> None:
         """Raise ConfigError for what would reveal more about a client than the budget covers."""
-        algorithm, sampler = runner.algorithm, runner.client_sampler
-        kind, hooks = type(algorithm).__name__, {type(hook).__name__ for hook in runner.hooks}
-        style = getattr(runner.data.dataset, "style", None)
-        self.count(sampler)
-        for leaks, reason in (
-            (
-                not math.isinf(runner.train_loop.max_norm_ratio),
+        self.count(runner.client_sampler)
+        leak = next(self._leaks(runner), None)
+        if leak is not None:
+            raise ConfigError(f"privacy: {leak}")
+        runner.algorithm.aggregate = PrivateSum
+
+    def _leaks(self, runner: Any) -> Iterator[str]:
+        """What of the run the budget does not count, and what to do about it."""
+        if not math.isinf(runner.train_loop.max_norm_ratio):
+            yield (
                 "whether an update counts must not depend on those of others: set "
-                "train_cfg.max_norm_ratio=None",
-            ),
-            (
-                algorithm.exchanges > 1 or {*algorithm.weightings} - {"samples", "uniform"},
-                f"algorithm.type: {kind} has sums besides the one that gets noise: take FedAvg",
-            ),
-            (
-                algorithm.aggregate not in (Aggregate, PrivateSum),
-                "sums of robust or FlexLoRA have no bound on what one client changes: drop them",
-            ),
-            (
-                runner.trainer.payloads,
+                "train_cfg.max_norm_ratio=None"
+            )
+        if type(runner.algorithm) not in map(ALGORITHMS.get, COUNTED):
+            yield (
+                f"algorithm.type: epsilon is that of {' and '.join(COUNTED)}, with any server "
+                f"optimizer, and not of {type(runner.algorithm).__name__}: take one of them"
+            )
+        if runner.algorithm.aggregate not in (Aggregate, PrivateSum):
+            yield "robust sums have no bound on what one client changes: set robust=None"
+        if runner.trainer.payloads:
+            yield (
                 f"payloads ({', '.join(runner.trainer.payloads)}) are sent without noise: leave "
-                "out what declares them",
-            ),
-            (
-                runner.server.traffic(Size()),
+                "out what declares them"
+            )
+        if runner.server.traffic(Size()):
+            yield (
                 "BatchNorm statistics are averaged without noise: let them stay with the clients "
-                "(batchnorm=dict(type='SiloBN')) or freeze them (model.freeze)",
-            ),
-            ("KeptMomentum" in hooks, "KeptMomentum hands a client's momentum to another one"),
-            (style is not None, "styles of images go to other clients: leave style out"),
-        ):
-            if leaks:
-                raise ConfigError(f"privacy: {reason}")
-        algorithm.aggregate = PrivateSum
+                "(batchnorm=dict(type='SiloBN')) or freeze them (model.freeze)"
+            )
+        if any(isinstance(hook, KeptMomentum) for hook in runner.hooks):
+            yield "KeptMomentum hands a client's momentum to another one: leave it out"
+        if getattr(runner.data.dataset, "style", None) is not None:
+            yield "styles of images go to other clients: leave style out"
+        if any(getattr(hook, "save_best", None) for hook in runner.hooks):
+            yield (
+                "default_hooks.checkpoint.save_best: the choice of a model by evaluations is not "
+                "counted: leave it out"
+            )
+        yield from self._uncounted_weights(runner.cfg)
+
+    @staticmethod
+    def _uncounted_weights(cfg: Any) -> Iterator[str]:
+        """Why the run may not start from the weights that its config names."""
+        fix = "start from weights of public data, a plain state dict as model.weights"
+        if cfg.get("load_from") is not None:
+            yield f"load_from: what an earlier run revealed is not counted: {fix}"
+        weights = cfg.model.get("weights")
+        path = weights.get("path") if isinstance(weights, Mapping) else weights
+        if path is not None and _is_checkpoint(str(path)):
+            yield f"model.weights: {path} is a run's checkpoint, and its clients count: {fix}"
 
     def count(self, sampler: Any) -> None:
         """Take the clients and their rate from the run's sampler, a ``PoissonSampler``."""
@@ -134,11 +164,11 @@ class DPFedAvg(FederatedHook):
 
     def after_client(self, runner: Run, client: Client, update: Update) -> None:
         """``delta min(1, C/||delta||)``, weighing 1."""
-        others = ", ".join(update.vectors.keys() - {"delta"})
+        others = {*update.vectors, *update.payloads, *update.numbers} - {"delta"}
         if others:
-            kind = type(runner.algorithm).__name__
             raise ConfigError(
-                f"privacy: algorithm.type: {kind} sends {others} without noise: take FedAvg"
+                f"privacy: {', '.join(sorted(others))} would be sent without noise: leave out the "
+                "hook that adds it"
             )
         update.weights = {**update.weights, "samples": 1}
         delta = update.vectors["delta"]

@@ -5,14 +5,22 @@ import json
 import forkray
 import numpy as np
 import pytest
+import torch
 import toyquad
 import toyseg
+from algorithm_table import ENTRIES
+from mmengine.config import Config
 from opacus.accountants import RDPAccountant
 from toyquad import local_steps, trace
 
+from fedseg.config.layers import CONFIGS
+from fedseg.config.methods import read_method
+from fedseg.core.hook import FederatedHook
 from fedseg.core.seeds import generator_for
 from fedseg.errors import ConfigError
 from fedseg.hooks.privacy import DPFedAvg
+from fedseg.registry import HOOKS
+from fedseg.runner.checkpoint import FederatedCheckpointHook, checkpoint_path
 from fedseg.runner.sampler import PoissonSampler
 
 CLIENTS, ROUNDS = "abcd", 6
@@ -66,25 +74,97 @@ def test_without_noise_and_clip_it_is_fedavg(tmp_path):
     assert [line["epsilon"] for line in toyseg.history(private)] == [None] * 3
 
 
+@HOOKS.register_module()
+class SendNorm(FederatedHook):
+    """Lets every client send the norm of its update besides."""
+
+    def after_client(self, runner, client, update):
+        update.numbers = {"norm": float(update.vectors["delta"].norm())}
+
+
 @pytest.mark.parametrize(
-    ("algorithm", "more", "message"),
+    ("more", "message"),
     [
-        ("FedAvg", {"client_sampler": {"type": "UniformSampler"}}, "PoissonSampler"),
-        ("FedAvg", {"train_cfg": {"max_norm_ratio": 10.0}}, "max_norm_ratio"),
-        ("FedAvg", {"robust": {"type": "CoordinateMedian"}}, "robust"),
-        ("FedAvg", {"custom_hooks": [{"type": "KeptMomentum"}]}, "KeptMomentum"),
-        ("FedAvg", {"privacy": {"clip": None}}, "clip"),
-        ("FedAvg", {"privacy": None}, "PoissonSampler has rounds without a client"),
-        ("MIME", {}, "MIME has sums"),
-        ("SCAFFOLD", {}, "SCAFFOLD sends control"),
+        ({"client_sampler": {"type": "UniformSampler"}}, "PoissonSampler"),
+        ({"train_cfg": {"max_norm_ratio": 10.0}}, "max_norm_ratio"),
+        ({"robust": {"type": "CoordinateMedian"}}, "robust"),
+        ({"custom_hooks": [{"type": "KeptMomentum"}]}, "KeptMomentum"),
+        ({"custom_hooks": [{"type": "SendNorm"}]}, "norm would be sent without noise"),
+        ({"privacy": {"clip": None}}, "clip"),
+        ({"privacy": {"priority": "HIGH"}}, r"privacy\.priority: unknown argument"),  # it is last
+        ({"privacy": None}, "PoissonSampler has rounds without a client"),
     ],
 )
-def test_what_else_would_tell_of_a_client(tmp_path, algorithm, more, message):
+def test_what_else_would_tell_of_a_client(tmp_path, more, message):
     options = toyseg.merge(changes(ALL, 3), more)
-    if algorithm == "FedAvg" and "custom_hooks" in more:
+    if {"type": "KeptMomentum"} in more.get("custom_hooks", ()):
         options["optim_wrapper"] = {"optimizer": {"momentum": 0.9}}
     with pytest.raises(ConfigError, match=message):
-        toyquad.run(tmp_path, {"type": algorithm}, **options)
+        toyquad.run(tmp_path, {"type": "FedAvg"}, **options)
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_epsilon_is_that_of_fedavg_and_fedprox(tmp_path, name):
+    entry = ENTRIES[name]
+    optimizer = next(kind for kind in ("SAM", "SGD") if kind not in entry.refused)
+    config = toyseg.settings(
+        tmp_path,
+        **changes(ALL, 1),
+        algorithm={"_delete_": True, "type": name, **entry.options},
+        optim_wrapper={"_delete_": True, **entry.local(optimizer)},
+        averaging=None,
+        **entry.more,
+    )
+    runner = toyseg.runner(config)
+    runner.build_federation()
+    runner.batchnorm.before_train(runner)
+    if name in ("FedAvg", "FedProx"):
+        runner.privacy.before_train(runner)
+        checkpoints = next(h for h in runner.hooks if isinstance(h, FederatedCheckpointHook))
+        checkpoints.save_best = "seen/accuracy"
+        with pytest.raises(ConfigError, match=r"privacy: default_hooks\.checkpoint\.save_best: "):
+            runner.privacy.before_train(runner)
+        return
+    with pytest.raises(ConfigError, match=rf"epsilon is that of FedAvg and FedProx.* {name}:"):
+        runner.privacy.before_train(runner)
+
+
+def test_the_method_refuses_the_same_algorithms():
+    refused = read_method(CONFIGS / "methods" / "dp_fedavg.py").refusals[0][2]
+    assert {*refused} == {*ENTRIES} - {"FedAvg", "FedProx"}
+
+
+def test_a_private_run_goes_on_with_what_is_counted(tmp_path):
+    """All its rounds count; another noise, or rounds without any, are another run."""
+    private = changes(rounds=2, noise=0.5, clip=0.3, delta=0.01)
+    config = toyquad.run(tmp_path, {"type": "FedAvg"}, **private)
+    for other in ({"privacy": {"noise": 2.0}}, {"client_sampler": {"clients_per_round": 1.0}}):
+        with pytest.raises(ConfigError, match=r"--resume: .* was made with another"):
+            toyseg.train(toyseg.merge(config, other), resume=True)
+    more = toyseg.merge(config, {"train_cfg": {"max_rounds": 4}})
+    toyseg.train(more, resume=True)
+    accountant = RDPAccountant()
+    accountant.history = [(0.5, 1.4 / 4, 4)]
+    assert toyseg.history(more)[-1]["epsilon"] == pytest.approx(accountant.get_epsilon(0.01))
+    plain = toyquad.run(tmp_path / "plain", {"type": "FedAvg"})
+    added = toyseg.merge(plain, changes(rounds=4))
+    with pytest.raises(ConfigError, match=r"--resume: .* was made with another"):
+        toyseg.train(added, resume=True)
+
+
+def test_weights_of_a_run_are_no_start(tmp_path):
+    """Its clients are not counted, whether they were private or not."""
+    plain = toyquad.run(tmp_path / "plain", {"type": "FedAvg"})
+    checkpoint = str(checkpoint_path(tmp_path / "plain" / "run" / "checkpoints", 3))
+    with pytest.raises(ConfigError, match="privacy: load_from: what an earlier run revealed"):
+        toyquad.run(tmp_path / "a", {"type": "FedAvg"}, load_from=checkpoint, **changes())
+    weights = {"model": {"weights": checkpoint}}
+    told = DPFedAvg()._uncounted_weights(Config(weights))
+    assert [text.partition(":")[0] for text in told] == ["model.weights"]
+    state_dict = tmp_path / "public.pth"
+    torch.save(toyseg.checkpoint(plain)["state_dict"], state_dict)
+    weights["model"]["weights"] = {"path": str(state_dict)}
+    assert not [*DPFedAvg()._uncounted_weights(Config(weights))]
 
 
 @pytest.mark.parametrize(("batchnorm", "count"), [(None, 2), ("SiloBN", 2), ("SiloBN", 0.3)])
