@@ -83,10 +83,10 @@ class SelfTraining(LocalLoss):
 
     def step(self, server: Server, updates: Aggregate) -> None:
         if not server.state[TEACHER].any():
-            server.state[TEACHER] = self.initial.to(server.state[TEACHER])
+            server.state[TEACHER] = self.initial.to(server.state[TEACHER], copy=True)
         if not self.every or server.round % self.every:
             return
-        w = server.w.to(server.state[TEACHER].dtype)
+        w = server.w.to(server.state[TEACHER].dtype, copy=True)  # the server changes its own
         count = server.state.get(COUNT, torch.zeros_like(w[0]))
         if server.round < self.average_from:
             server.state[TEACHER] = w

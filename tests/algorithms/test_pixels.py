@@ -463,13 +463,15 @@ def test_labels_of_features_keep_void_and_erased_apart():
     assert small_labels(labels, torch.Size([1, 3]), 5).tolist() == [[[1, ERASED, -1]]]
 
 
-def test_the_teacher_is_the_initial_model_then_an_average(small_config, tmp_path):
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_teacher_is_the_initial_model_then_an_average(small_config, tmp_path, dtype):
     """Clients without labels: nothing of their label maps reaches the loss."""
     loss = {"type": "SelfTraining", "every": 2, "average_from": 4, "share": 0.5}
     partition = {"_delete_": True, "type": "NaturalPartition", "unlabelled": True}
     config = changed(
         small_config,
         tmp_path,
+        dtype=dtype,
         local_loss=loss,
         train_dataloader={"partition": partition},
         train_cfg={"max_rounds": 6},
