@@ -23,7 +23,7 @@ COMMAND = re.compile(r"^(?:\S*bin/)?fedseg (.*)$")
 MODULE = re.compile(r"python -m (fedseg[\w.]*)")
 # configs that a reader writes: files of the pages, and placeholders
 USERS = (*(b.name for b in all_blocks() if b.name), "even_shapes.py", "data/", "CONFIG", "$@")
-USERS += ("data/pets/own_pets.py", "halfway/", "small_logits/", "orchards/")  # a command writes it
+USERS += ("data/pets/own_pets.py", "halfway/", "small_logits/", "my_scenes/")  # a command writes it
 KNOWN = re.compile(
     r"(\S*bin/)?fedseg |\S*python\d?(\.\d+)? |make|export |for |done|git |cd |pip |\S*pip "
     r"|cp -r |rm |xz |OPTIONS=|OMP_|tensorboard |\S*[\w.]+="
