@@ -139,6 +139,7 @@ def test_every_block_of_python_is_run_by_a_test_below():
 CONFIGS = [block for block in PYTHON if block.is_config and not block.name]
 SCRIPTS = [block for block in PYTHON if not block.is_config and not block.name]
 RUN = {  # file -> who runs it
+    "even_shapes.py",  # tests/journeys/test_runs.py
     *("clipped.py", "clipped_shapes.py"),
     "topk.py",
     "topk10.py",

@@ -22,7 +22,7 @@ TOOL = re.compile(r"(?:^|\s)\S*python (?:\.\./fedseg/)?(tools/\S+\.py.*)$")
 COMMAND = re.compile(r"^(?:\S*bin/)?fedseg (.*)$")
 MODULE = re.compile(r"python -m (fedseg[\w.]*)")
 # configs that a reader writes: files of the pages, and placeholders
-USERS = (*(b.name for b in all_blocks() if b.name), "even_shapes.py", "data/", "CONFIG", "$@")
+USERS = (*(b.name for b in all_blocks() if b.name), "data/", "CONFIG", "$@")
 USERS += ("data/pets/own_pets.py", "halfway/", "small_logits/", "my_scenes/")  # a command writes it
 KNOWN = re.compile(
     r"(\S*bin/)?fedseg |\S*python\d?(\.\d+)? |make|export |for |done|git |cd |pip |\S*pip "
