@@ -1,56 +1,87 @@
 """The pages on runs: getting started, looking at runs and data, using a model, the leaderboard."""
 
-from functools import partial
+import shutil
 
 import given
-import pytest
+import toyresults
 from command_lines import small
 from terminal import Terminal
-from walk import skip, walk
+from walk import add, skip, walk
 
-# images as they are, instead of 1024 x 1856 pixels, in place of the setting's preparation
+# images as they are, instead of 1024 x 1856 pixels
 NO_PIPELINE = [
     f"{loader}.dataset.pipeline=[]"
     for loader in ("train_dataloader", "val_dataloader.unseen", "val_dataloader.seen")
 ]
-SMALL_IDDA = f"train_dataloader.batch_size=2 train_dataloader.num_workers=0 {' '.join(NO_PIPELINE)}"
-
-
-def run_small(line: str, more: str = "") -> partial:
-    """In place of a command: another one, made small."""
-    return partial(Terminal.run, line=f"{small(line)} {more}")
+# two clients have four images each
+FEW_IMAGES = "--cfg-options train_dataloader.batch_size=2 client_sampler.clients_per_round=2"
 
 
 def test_getting_started(terminal, small_config, is_new_user):
+    def give_cifar10(terminal: Terminal, line: str) -> None:
+        given.cifar10(terminal.folder)
+
+    def give_idda(terminal: Terminal, line: str) -> None:
+        given.streets(small_config, terminal.folder / "data" / "idda")
+
+    def train_one_seed(terminal: Terminal, line: str) -> None:
+        terminal.run(small("fedseg train cifar10_a005 --with scaffold"))
+
     if not is_new_user:  # fewer images than those that the demo renders and corrupts
         given.shapes(terminal.folder)
     instead = {
-        "fedseg prepare cifar --download": lambda terminal: given.cifar10(terminal.folder),
-        "fedseg prepare idda": lambda terminal: given.streets(
-            small_config, terminal.folder / "data" / "idda"
-        ),
-        "fedseg train idda_rainy_fedasam_swa": run_small(
-            "fedseg train idda_rainy_fedasam_swa", SMALL_IDDA
-        ),
-        "fedseg sweep cifar10_a005 --with scaffold --seeds 0 1 2": run_small(
-            "fedseg train cifar10_a005 --with scaffold"
-        ),
+        "fedseg prepare cifar --download": give_cifar10,
+        "fedseg prepare idda": give_idda,
+        "fedseg train idda_rainy_fedasam_swa": add(f"{FEW_IMAGES} {' '.join(NO_PIPELINE)}"),
+        "fedseg sweep cifar10_a005 --with scaffold --seeds 0 1 2": train_one_seed,
     }
     walk(terminal, "docs/getting_started.md", instead)
 
 
-# runs that the page on runs and splits compares, from elsewhere
-COMPARED = {
-    "camvid_fedavg": "fedseg train demo_weather",
-    "fedavg": "fedseg train demo_shapes --work-dir work_dirs/fedavg",
-}
-
-
 def test_inspecting(terminal, small_config):
-    given.shapes(terminal.folder)
-    given.streets(small_config, terminal.folder / "data" / "demo_weather")
-    given.streets(small_config, terminal.folder / "data" / "idda")
-    setting = "demo_weather --cfg-options"
-    for run in ("camvid_fedavg", "camvid_fedasam"):
-        method = run.removeprefix("camvid_")
-        terminal.run(small(f"fedseg train demo_weather --with {method} --work-dir work_dirs/{run}"))
+    folder = terminal.folder
+    given.shapes(folder)
+    given.cifar10(folder)
+    for root in ("demo_weather", "idda"):
+        given.streets(small_config, folder / "data" / root)
+    terminal.run(small("fedseg train demo_weather --work-dir work_dirs/camvid_fedavg"))
+    terminal.run(small("fedseg train demo_shapes --work-dir work_dirs/fedavg"))
+    leaderboard = "demo_leaderboard/demo_leaderboard_"
+    for run, copies in {
+        "camvid_fedavg": ["camvid_fedasam"],
+        "fedavg": ["fedprox", "scaffold"],
+        "scaffold": [f"{leaderboard}fedavg/seed0", f"{leaderboard}silobn_fedasam_swa/seed0"],
+    }.items():
+        for copy in copies:
+            shutil.copytree(folder / "work_dirs" / run, folder / "work_dirs" / copy)
+    instead = {
+        "fedseg sweep $setting": skip,  # 24 runs
+        "fedseg compare work_dirs/by_client": skip,
+        "fedseg splits camvid --pixels": skip,
+        "fedseg browse idda_rainy": add(FEW_IMAGES),
+    }
+    walk(terminal, "docs/inspecting.md", instead)
+
+
+def test_using_a_model(terminal, small_config, is_new_user):
+    for name in ("street.jpg", "photos/night.jpg", "photos/day.png"):
+        given.photograph(terminal.folder / name)
+    for root in ("demo_weather", "idda"):
+        given.streets(small_config, terminal.folder / "data" / root)
+    small_input = "" if is_new_user else "--size 64x128 --batch-size 1"
+    instead = {
+        "fedseg prepare idda": skip,  # test_demo.py renders
+        "fedseg profile idda_rainy": add(f"{FEW_IMAGES} {small_input}"),
+    }
+    walk(terminal, "docs/using_a_model.md", instead)
+    predictions = terminal.folder / "predictions"
+    assert {"street.png", "night.png", "day.png"} <= {p.name for p in predictions.rglob("*.png")}
+
+
+def test_leaderboard(terminal):
+    results = toyresults.results("cifar10_a005_c5_cnn", {"test/accuracy": 71.5})
+    toyresults.write(terminal.folder / "work_dirs" / "fedavg", results)
+    (terminal.folder / "another" / "folder").mkdir(parents=True)
+    walk(terminal, "docs/leaderboard.md", {"fedseg train idda_rainy_fedasam_swa --seed": skip})
+    table = terminal.run("fedseg leaderboard work_dirs --all")
+    assert "71.50" in table and "69.24" in table  # beside the published FedAvg

@@ -6,17 +6,28 @@ from command_lines import ROOT, small
 from doc_pages import blocks, commands
 from terminal import Terminal
 
-# what the environment of the tests has done already, and what test_all_pages.py gives to make
-DONE = ("python3 -m venv", "pip install", "source ", "git clone", "docker ", "make ")
+# the environment of the tests is installed, test_all_pages.py gives targets to make, and a loop's
+# commands are done once
+DONE = ("python3 -m venv", "pip install", "source ", "make ", "export ", "for ", "done")
 
 
-def skip(terminal: Terminal) -> None:
+Step = Callable[[Terminal, str], object]
+
+
+def skip(terminal: Terminal, line: str) -> None:
     """Run nothing: test_all_pages.py reads the command's arguments."""
 
 
-def walk(
-    terminal: Terminal, page: str, instead: Mapping[str, Callable[[Terminal], object]]
-) -> None:
+def add(options: str) -> Step:
+    """Run the command with further options."""
+
+    def run(terminal: Terminal, line: str) -> None:
+        terminal.run(f"{small(line)} {options}")
+
+    return run
+
+
+def walk(terminal: Terminal, page: str, instead: Mapping[str, Step]) -> None:
     """Write the files that a page names, and run its commands with small runs, in their order.
 
     Args:
@@ -35,6 +46,6 @@ def walk(
             if beginning is None:
                 terminal.run(small(line))
             else:
-                instead[beginning](terminal)
+                instead[beginning](terminal, line)
                 replaced.add(beginning)
     assert replaced == set(instead), f"{page} no longer says {set(instead) - replaced}"

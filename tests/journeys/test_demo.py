@@ -1,0 +1,18 @@
+"""From the demo to a prediction of a photograph."""
+
+import cv2
+import given
+from command_lines import parse, printed_commands, small
+
+
+def test_the_demo_leads_to_a_photograph(terminal):
+    output = terminal.run(f"{small('fedseg demo')} train_cfg.val_initial=False")
+    assert "predictions.png" in output
+    given.photograph(terminal.folder / "PHOTO.jpg", width=320, height=200)
+    for line in printed_commands(output):
+        arguments = parse(line)
+        if "idda" not in line:  # real images
+            terminal.run(line)
+    assert arguments.methods == ["silobn", "fedasam", "swa"]
+    labels = cv2.imread(str(terminal.folder / "predictions" / "labels" / "PHOTO.png"))
+    assert labels.shape[:2] == (200, 320)
