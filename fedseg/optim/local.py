@@ -23,6 +23,7 @@ PARAMWISE = (
     *("custom_keys", "bias_lr_mult", "bias_decay_mult", "norm_decay_mult", "flat_decay_mult"),
     *("dwconv_decay_mult", "dcn_offset_lr_mult", "bypass_duplicate"),
 )
+MULTIPLIERS = ("lr_mult", "decay_mult")  # of custom_keys, beside the optimizer's own options
 MADE = ("optimizer", "constructor", "paramwise_cfg")  # keys that are built before the wrapper
 
 
@@ -183,10 +184,17 @@ def _check_paramwise(config: Mapping, flat: FlatModel) -> None:
     for key in options:
         if key not in PARAMWISE:
             raise ConfigError(f"{field}.{key}: unknown{did_you_mean(key, PARAMWISE)}")
-    check_value(f"{field}.custom_keys", options.get("custom_keys", {}), Mapping)
-    for key in options.get("custom_keys", {}):
-        if not any(key in slot.name for slot in flat.slots):
-            raise ConfigError(f"{field}.custom_keys: {key!r} is in no parameter's name")
+    custom_keys = options.get("custom_keys", {})
+    check_value(f"{field}.custom_keys", custom_keys, Mapping[str, Mapping])
+    optimizer = find_class(OPTIMIZERS, config["optimizer"], "optim_wrapper.optimizer")
+    known = (*MULTIPLIERS, *inspect.signature(optimizer).parameters)
+    for name, changes in custom_keys.items():
+        if not any(name in slot.name for slot in flat.slots):
+            raise ConfigError(f"{field}.custom_keys: {name!r} is in no parameter's name")
+        for key in changes:
+            if key not in known:
+                hint = did_you_mean(key, known)
+                raise ConfigError(f"{field}.custom_keys.{name}.{key}: unknown{hint}")
 
 
 def check_warmup(start: float | None, rounds: int) -> None:

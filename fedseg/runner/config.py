@@ -292,6 +292,8 @@ def import_modules(custom_imports: Mapping[str, Any]) -> None:
 
 def check_config(config: Config) -> None:
     """Check what is built of a complete config whatever its model and data are."""
+    from mmengine.utils.dl_utils import set_multi_processing
+
     from fedseg.core.algorithm import Algorithm
     from fedseg.core.local_loss import LocalLoss
     from fedseg.hooks import LocalState, ModelAverage
@@ -301,6 +303,9 @@ def check_config(config: Config) -> None:
         check_components(dict(config.items()))
     with mistakes:
         _check_kinds(config)
+    with mistakes:
+        processes = (config.get("env_cfg") or {}).get("mp_cfg") or {}
+        check_arguments(set_multi_processing, processes, "env_cfg.mp_cfg", given=("distributed",))
     for field, registry, base in (
         ("algorithm", ALGORITHMS, Algorithm),
         ("averaging", HOOKS, ModelAverage),

@@ -36,6 +36,10 @@ OPTIONS = {  # on the command line or in --grid -> the sentence
     "env_cfg.dist_cfg.backend=nccl": (
         "env_cfg.dist_cfg: unknown; known: cudnn_benchmark, mp_cfg, resource_limit"
     ),
+    "env_cfg.mp_cfg.start_method=fork": (
+        "env_cfg.mp_cfg.start_method: unknown argument of set_multi_processing (did you mean "
+        "'mp_start_method'?)"
+    ),
     "train_cfg.local_epoch=2": (
         "train_cfg.local_epoch: unknown argument of FederatedTrainLoop (did you mean "
         "'local_epochs' or 'local_steps'?)"

@@ -166,6 +166,10 @@ SAM = {"type": "SAMOptimWrapper", "rho": 1, "optimizer": SGD}
         ({"optimizer": SGD, "paramwise_cfg": custom_keys("backbone", 0.1)}, "'backbone' is in no"),
         ({"optimizer": SGD, "paramwise_cfg": custom_keys("fc", -1)}, r"paramwise_cfg\.lr: must be"),
         ({"optimizer": SGD, "paramwise_cfg": custom_keys("fc", "a")}, "paramwise_cfg"),
+        (
+            {"optimizer": SGD, "paramwise_cfg": {"custom_keys": {"fc": {"lr_mul": 0.1}}}},
+            r"custom_keys\.fc\.lr_mul: unknown .did you mean 'lr_mult'",
+        ),
         ({"optimizer": SGD, "constructor": "Nope"}, "constructor"),
         ({"clip_grad": {}, "optimizer": SGD}, "'max_norm' is missing"),
         ({"clip_grad": {"maxnorm": 1}, "optimizer": SGD}, "did you mean 'max_norm'"),
