@@ -168,7 +168,11 @@ OPTIM_WRAPPERS = _child(
     _mmseg.OPTIM_WRAPPERS,
     {"optim.local": "OptimWrapper", "optim.sam": "SAMOptimWrapper ASAMOptimWrapper"},
 )
-OPTIM_WRAPPER_CONSTRUCTORS = _child("optim wrapper constructor", _mmseg.OPTIM_WRAPPER_CONSTRUCTORS)
+OPTIM_WRAPPER_CONSTRUCTORS = _child(
+    "optim wrapper constructor",
+    _mmseg.OPTIM_WRAPPER_CONSTRUCTORS,
+    {"optim.weights_only_decay": "WeightsOnlyDecay"},
+)
 PARAM_SCHEDULERS = _child("parameter scheduler", _mmseg.PARAM_SCHEDULERS)
 
 TASK_UTILS = _child("task util", _mmseg.TASK_UTILS)

@@ -10,10 +10,7 @@ without = ["protocol", "defects"]  # FedDrive's
 model = dict(type="BiSeNetV2Segmentor", loss=dict(_delete_=True, type="CrossEntropy"))
 train_dataloader = dict(batch_size=8, drop_last=True, num_workers=2)
 optim_wrapper = dict(
-    paramwise_cfg=dict(
-        norm_decay_mult=0.0,
-        bias_decay_mult=0.0,
-        custom_keys=dict(head=dict(lr_mult=10.0)),
-    )
+    constructor="WeightsOnlyDecay",
+    paramwise_cfg=dict(custom_keys=dict(head=dict(lr_mult=10.0))),
 )
 train_cfg = dict(val_interval=20, val_last_interval=20)

@@ -9,11 +9,8 @@ train_dataloader = dict(
 )
 optim_wrapper = dict(
     optimizer=dict(weight_decay=5e-4),
-    paramwise_cfg=dict(
-        norm_decay_mult=0.0,
-        bias_decay_mult=0.0,
-        custom_keys=dict(head=dict(lr_mult=10.0)),
-    ),
+    constructor="WeightsOnlyDecay",
+    paramwise_cfg=dict(custom_keys=dict(head=dict(lr_mult=10.0))),
 )
 param_scheduler = None
 train_cfg = dict(max_rounds=100, val_last_rounds=50, val_last_interval=10)

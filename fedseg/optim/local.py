@@ -16,7 +16,15 @@ from fedseg.core.client import Client
 from fedseg.core.flat import FlatModel
 from fedseg.errors import DEBUG, ConfigError
 from fedseg.names import did_you_mean
-from fedseg.registry import MISTAKES, OPTIM_WRAPPERS, OPTIMIZERS, build, check_component, find_class
+from fedseg.registry import (
+    MISTAKES,
+    OPTIM_WRAPPER_CONSTRUCTORS,
+    OPTIM_WRAPPERS,
+    OPTIMIZERS,
+    build,
+    check_component,
+    find_class,
+)
 
 # the options of MMEngine's DefaultOptimWrapperConstructor
 PARAMWISE = (
@@ -24,6 +32,7 @@ PARAMWISE = (
     *("dwconv_decay_mult", "dcn_offset_lr_mult", "bypass_duplicate"),
 )
 MULTIPLIERS = ("lr_mult", "decay_mult")  # of custom_keys, beside the optimizer's own options
+CONSTRUCTORS = ("DefaultOptimWrapperConstructor", "WeightsOnlyDecay")  # which read them
 MADE = ("optimizer", "constructor", "paramwise_cfg")  # keys that are built before the wrapper
 
 
@@ -152,9 +161,13 @@ def build_local_optimizer(config: Mapping, flat: FlatModel) -> OptimWrapper:
     check_component(OPTIM_WRAPPERS, checked, "optim_wrapper", (), OptimWrapper, MADE)
     if "constructor" in config or "paramwise_cfg" in config:
         _check_paramwise(config, flat)
-        kind = find_class(OPTIM_WRAPPERS, config, "optim_wrapper")
+        given = {**config, "type": find_class(OPTIM_WRAPPERS, config, "optim_wrapper")}
+        if "constructor" in config:
+            named = {"type": config["constructor"]}
+            field = "optim_wrapper.constructor"
+            given["constructor"] = find_class(OPTIM_WRAPPER_CONSTRUCTORS, named, field)
         try:
-            wrapper = build_optim_wrapper(flat.model, {**config, "type": kind})
+            wrapper = build_optim_wrapper(flat.model, given)
         except MISTAKES as error:
             raise ConfigError(
                 f"optim_wrapper: paramwise_cfg or constructor: {error!r} ({DEBUG}=1 shows where)"
@@ -178,7 +191,7 @@ def build_local_optimizer(config: Mapping, flat: FlatModel) -> OptimWrapper:
 def _check_paramwise(config: Mapping, flat: FlatModel) -> None:
     """Raise ConfigError for a key of ``paramwise_cfg`` that MMEngine would not read."""
     field, options = "optim_wrapper.paramwise_cfg", config.get("paramwise_cfg")
-    if "constructor" in config or options is None:
+    if options is None or config.get("constructor", CONSTRUCTORS[0]) not in CONSTRUCTORS:
         return
     check_value(field, options, Mapping)
     for key in options:

@@ -2,9 +2,4 @@
 # the CNN (T_s is 0).
 _base_ = "fedgloss_sgd+resnet18.py"
 
-optim_wrapper = dict(
-    _delete_=True,
-    type="SAMOptimWrapper",
-    rho=0.01,
-    optimizer=dict(type="SGD", lr=0.01, momentum=0.7, weight_decay=1e-5),
-)
+optim_wrapper = dict(rho=0.01, rho0=None, rho_rounds=0)
