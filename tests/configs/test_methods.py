@@ -117,6 +117,7 @@ MOMENTUM = ("scaffold", "fedgamma", "fedcm")
 def check(config, names, components=True) -> None:
     if components:
         check_components(config)
+    check_rounds_and_clients(config)
     for name in names:
         for key, expected in MAKES[name].items():
             if key == "custom_hooks.*.type":
@@ -126,6 +127,17 @@ def check(config, names, components=True) -> None:
             for part in key.split("."):
                 value = value[int(part)] if part == "-1" else value[part]
             assert value == expected, f"{config.experiment_name}: {key}"
+
+
+def check_rounds_and_clients(config) -> None:
+    """Schedules of a radius end within the run; no more clients take part than there are."""
+    for part in ("algorithm", "optim_wrapper"):
+        length = config[part].get("rho_rounds", 0)
+        assert length <= config.train_cfg.max_rounds, f"{config.experiment_name}: {part}"
+    partition = config.train_dataloader.partition
+    participants = config.client_sampler.get("clients_per_round", 1)
+    clients = 1 if partition.type == "SinglePartition" else partition.get("num_clients")
+    assert clients is None or participants <= clients, config.experiment_name
 
 
 def test_every_method_is_known(slots):

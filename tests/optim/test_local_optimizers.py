@@ -104,6 +104,32 @@ def test_paramwise_options_reach_their_parameters():
         torch.testing.assert_close(after[name], expected, msg=name)
 
 
+def test_weights_only_decay_leaves_biases_and_norms_alone_at_any_rate():
+    heads = {"custom_keys": {"head": {"lr_mult": 10.0}}}
+    config = {
+        "optimizer": {"type": "SGD", "lr": 0.1, "weight_decay": 0.5},
+        "constructor": "WeightsOnlyDecay",
+        "paramwise_cfg": heads,
+    }
+    model = nn.Sequential()
+    model.add_module("stem", nn.Conv2d(3, 4, 1))
+    model.add_module("norm", nn.BatchNorm2d(4))
+    model.add_module("head", nn.Sequential(nn.Conv2d(4, 4, 1), nn.GroupNorm(2, 4)))
+    groups = build_local_optimizer(config, FlatModel(model)).optimizer.param_groups
+    found = [(group["lr"], group["weight_decay"]) for group in groups]
+    names = [name for name, _ in model.named_parameters()]
+    assert dict(zip(names, found, strict=True)) == {
+        "stem.weight": (0.1, 0.5),
+        "stem.bias": (0.1, 0.0),
+        "norm.weight": (0.1, 0.0),
+        "norm.bias": (0.1, 0.0),
+        "head.0.weight": (1.0, 0.5),
+        "head.0.bias": (1.0, 0.0),
+        "head.1.weight": (1.0, 0.0),
+        "head.1.bias": (1.0, 0.0),
+    }
+
+
 class Growing(torch.optim.SGD):
     """Raises its own learning rate, as optimizers without one to choose do."""
 
@@ -170,7 +196,7 @@ SAM = {"type": "SAMOptimWrapper", "rho": 1, "optimizer": SGD}
             {"optimizer": SGD, "paramwise_cfg": {"custom_keys": {"fc": {"lr_mul": 0.1}}}},
             r"custom_keys\.fc\.lr_mul: unknown .did you mean 'lr_mult'",
         ),
-        ({"optimizer": SGD, "constructor": "Nope"}, "constructor"),
+        ({"optimizer": SGD, "constructor": "Nope"}, "constructor.*'Nope'"),
         ({"clip_grad": {}, "optimizer": SGD}, "'max_norm' is missing"),
         ({"clip_grad": {"maxnorm": 1}, "optimizer": SGD}, "did you mean 'max_norm'"),
         ({"clip_grad": {"max_norm": 1, "normtype": 1}, "optimizer": SGD}, "normtype: unknown"),
