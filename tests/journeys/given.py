@@ -1,10 +1,12 @@
 """What the reader of a page has already: small data in place of real ones, photographs."""
 
+import json
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 
-import cv2
 import numpy as np
+from PIL import Image
 
 from fedseg.data_prep.synthetic_shapes import write_shapes
 from fedseg.datasets.arrays import write_images
@@ -36,6 +38,147 @@ def streets(small_config: Path, root: Path) -> None:
 
 def photograph(path: Path, width: int = 96, height: int = 64) -> None:
     """A photograph of nothing in particular."""
+    rng = np.random.default_rng(0)
+    save(path, rng.integers(0, 256, (height, width, 3), dtype=np.uint8))
+
+
+def save(path: Path, pixels: np.ndarray) -> None:
+    """Write an image file: RGB, uint8 [H, W, 3], or ids, uint8 [H, W]."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    pixels = np.random.default_rng(0).integers(0, 256, (height, width, 3), dtype=np.uint8)
-    assert cv2.imwrite(str(path), pixels)
+    Image.fromarray(pixels).save(path)
+
+
+# ---------------------------------------------------------------- annotated images
+
+PETS = ["background", "cat", "dog"]
+PET_COLORS = [[0, 0, 0], [200, 40, 40], [40, 40, 200]]
+HEIGHT, WIDTH, IMAGES = 64, 96, 15
+
+
+@dataclass(frozen=True)
+class Pet:
+    """A photograph with an animal in a box.
+
+    Attributes:
+        name: of the photograph, without its ending.
+        label: the animal, an index into PETS.
+        box: left, top, right and bottom, pixels.
+    """
+
+    name: str
+    label: int
+    box: tuple[int, int, int, int]
+
+    def image(self) -> np.ndarray:
+        """RGB, uint8 [H, W, 3]: the animal's color on noise."""
+        rng = np.random.default_rng(self.box)
+        pixels = rng.integers(60, 120, (HEIGHT, WIDTH, 3), dtype=np.uint8)
+        left, top, right, bottom = self.box
+        pixels[top:bottom, left:right] = PET_COLORS[self.label]
+        return pixels
+
+    def ids(self) -> np.ndarray:
+        """uint8 [H, W], 0 where there is no animal."""
+        ids = np.zeros((HEIGHT, WIDTH), np.uint8)
+        left, top, right, bottom = self.box
+        ids[top:bottom, left:right] = self.label
+        return ids
+
+
+def some_pets() -> list[Pet]:
+    boxes = [(4 + 2 * number, 6 + number, 50 + 2 * number, 40 + number) for number in range(IMAGES)]
+    return [Pet(f"pet{number}", 1 + number % 2, box) for number, box in enumerate(boxes)]
+
+
+def label_maps(folder: Path) -> None:
+    """data/pets with photographs, label maps of ids, and the names of the classes."""
+    root = folder / "data" / "pets"
+    for pet in some_pets():
+        save(root / "JPEGImages" / f"{pet.name}.jpg", pet.image())
+        save(root / "SegmentationClass" / f"{pet.name}.png", pet.ids())
+    (folder / "labels.txt").write_text("\n".join(PETS), encoding="utf-8")
+
+
+def labelme(folder: Path) -> None:
+    """data/pets with a JSON file of labelme beside each photograph."""
+    root = folder / "data" / "pets"
+    for pet in some_pets():
+        left, top, right, bottom = pet.box
+        save(root / f"{pet.name}.jpg", pet.image())
+        shape = {
+            "label": PETS[pet.label],
+            "points": [[left, top], [right, bottom]],
+            "group_id": None,
+            "shape_type": "rectangle",
+            "flags": {},
+        }
+        annotation = {
+            "version": "5.4.1",
+            "flags": {},
+            "shapes": [shape],
+            "imagePath": f"{pet.name}.jpg",
+            "imageData": None,
+            "imageHeight": HEIGHT,
+            "imageWidth": WIDTH,
+        }
+        (root / f"{pet.name}.json").write_text(json.dumps(annotation), encoding="utf-8")
+    (folder / "labels.txt").write_text("\n".join(PETS), encoding="utf-8")
+
+
+def cvat(folder: Path) -> None:
+    """An unpacked export "Segmentation mask 1.1" of CVAT."""
+    export = folder / "export"
+    palette = np.array(PET_COLORS, np.uint8)
+    for pet in some_pets():
+        save(export / "JPEGImages" / f"{pet.name}.jpg", pet.image())
+        save(export / "SegmentationClass" / f"{pet.name}.png", palette[pet.ids()])
+    lines = ["# label:color_rgb:parts:actions"]
+    for name, color in zip(PETS, PET_COLORS, strict=True):
+        lines.append(f"{name}:{','.join(map(str, color))}::")
+    (export / "labelmap.txt").write_text("\n".join(lines), encoding="utf-8")
+
+
+def coco(folder: Path) -> None:
+    """A file of COCO with polygons, and its photographs."""
+    export = folder / "export"
+    images, annotations = [], []
+    for number, pet in enumerate(some_pets()):
+        left, top, right, bottom = pet.box
+        save(export / "images" / f"{pet.name}.jpg", pet.image())
+        images.append(
+            {"id": number, "file_name": f"{pet.name}.jpg", "height": HEIGHT, "width": WIDTH}
+        )
+        annotation = {
+            "id": number,
+            "image_id": number,
+            "category_id": pet.label,
+            "segmentation": [[left, top, right, top, right, bottom, left, bottom]],
+            "area": (right - left) * (bottom - top),
+            "bbox": [left, top, right - left, bottom - top],
+            "iscrowd": 0,
+        }
+        annotations.append(annotation)
+    categories = [{"id": 1, "name": "cat"}, {"id": 2, "name": "dog"}]
+    content = {"images": images, "annotations": annotations, "categories": categories}
+    (export / "annotations.json").write_text(json.dumps(content), encoding="utf-8")
+
+
+def orchards(folder: Path) -> None:
+    """data/orchards, label maps of three classes in folders of sites."""
+    rng = np.random.default_rng(0)
+    for site in ("east", "north", "west"):
+        for number in range(6):
+            ids = np.repeat(rng.integers(0, 4, (36, 1), np.uint8), 64, axis=1)
+            root = folder / "data" / "orchards" / site
+            save(root / "images" / f"{number}.png", np.stack([ids * 60] * 3, 2))
+            save(root / "labels" / f"{number}.png", ids)
+
+
+def flowers(folder: Path) -> None:
+    """data/flowers, photographs in class folders."""
+    rng = np.random.default_rng(0)
+    for split, count in (("train", 12), ("test", 2)):
+        for name in ("aster", "daisy", "iris", "lily", "rose"):
+            for number in range(count):
+                pixels = rng.integers(0, 256, (40, 50, 3), dtype=np.uint8)
+                save(folder / "data" / "flowers" / split / name / f"{number}.jpg", pixels)

@@ -1,0 +1,47 @@
+"""Data of one's own, in every form that the page names, to predictions with their classes."""
+
+import json
+
+import given
+import onnx
+import pytest
+from command_lines import ROOT, printed_commands, small
+from doc_pages import blocks, commands
+from walk import skip, walk
+
+PAGE = "docs/own_data_set.md"
+# the other ways to a folder data/pets: the tests below
+ALTERNATIVES = {
+    "fedseg prepare segmentation data/pets --from coco": given.coco,
+    "fedseg prepare segmentation data/pets --from cvat": given.cvat,
+    "fedseg prepare segmentation data/pets --images '**/*.jpg'": given.labelme,
+}
+
+
+def test_own_data_set(terminal):
+    given.label_maps(terminal.folder)
+    given.orchards(terminal.folder)
+    given.flowers(terminal.folder)
+    walk(terminal, PAGE, dict.fromkeys(ALTERNATIVES, skip))
+
+
+@pytest.mark.parametrize("beginning", ALTERNATIVES)
+def test_annotations_become_predictions_with_their_classes(terminal, beginning):
+    ALTERNATIVES[beginning](terminal.folder)
+    lines = [line for block in blocks(ROOT / PAGE) for line in commands(block)]
+    (prepare,) = [line for line in lines if line.startswith(beginning)]
+    (train,) = printed_commands(terminal.run(prepare))
+    assert train.startswith("fedseg train ")
+    (test, *_) = printed_commands(terminal.run(small(train)))
+    assert test.startswith("fedseg test ")
+    run = test.split()[2]
+    results = json.loads((terminal.folder / run / "results.json").read_text())
+    assert set(results["final"]["seen"]["IoU"]) == set(given.PETS)
+
+    given.photograph(terminal.folder / "photo.jpg", width=100, height=60)
+    terminal.run(f"fedseg predict {run} photo.jpg --out predictions")
+    assert (terminal.folder / "predictions" / "pictures" / "photo.png").is_file()
+    terminal.run(f"fedseg export {run} --format onnx --out pets.onnx")
+    model = onnx.load(terminal.folder / "pets.onnx")
+    (text,) = [entry.value for entry in model.metadata_props if entry.key == "fedseg.json"]
+    assert json.loads(text)["classes"] == given.PETS
