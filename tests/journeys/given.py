@@ -11,6 +11,17 @@ from PIL import Image
 from fedseg.data_prep.synthetic_shapes import write_shapes
 from fedseg.datasets.arrays import write_images
 
+# of settings of IDDA, for the streets below: two clients with four images each
+FEW_CLIENTS = "--cfg-options train_dataloader.batch_size=2 client_sampler.clients_per_round=2"
+# and images as they are, instead of 1024 x 1856 pixels
+FEW_IMAGES = " ".join(
+    [
+        FEW_CLIENTS,
+        "train_dataloader.dataset.pipeline=[]",
+        "val_dataloader.unseen.dataset.pipeline=[]",
+        "val_dataloader.seen.dataset.pipeline=[]",
+    ]
+)
 CIFAR10 = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
 
 

@@ -8,14 +8,6 @@ from command_lines import small
 from terminal import Terminal
 from walk import add, skip, walk
 
-# images as they are, instead of 1024 x 1856 pixels
-NO_PIPELINE = [
-    f"{loader}.dataset.pipeline=[]"
-    for loader in ("train_dataloader", "val_dataloader.unseen", "val_dataloader.seen")
-]
-# two clients have four images each
-FEW_IMAGES = "--cfg-options train_dataloader.batch_size=2 client_sampler.clients_per_round=2"
-
 
 def test_getting_started(terminal, small_config, is_new_user):
     def give_cifar10(terminal: Terminal, line: str) -> None:
@@ -32,7 +24,7 @@ def test_getting_started(terminal, small_config, is_new_user):
     instead = {
         "fedseg prepare cifar --download": give_cifar10,
         "fedseg prepare idda": give_idda,
-        "fedseg train idda_rainy_fedasam_swa": add(f"{FEW_IMAGES} {' '.join(NO_PIPELINE)}"),
+        "fedseg train idda_rainy_fedasam_swa": add(given.FEW_IMAGES),
         "fedseg sweep cifar10_a005 --with scaffold --seeds 0 1 2": train_one_seed,
     }
     walk(terminal, "docs/getting_started.md", instead)
@@ -58,7 +50,7 @@ def test_inspecting(terminal, small_config):
         "fedseg sweep $setting": skip,  # 24 runs
         "fedseg compare work_dirs/by_client": skip,
         "fedseg splits camvid --pixels": skip,
-        "fedseg browse idda_rainy": add(FEW_IMAGES),
+        "fedseg browse idda_rainy": add(given.FEW_CLIENTS),
     }
     walk(terminal, "docs/inspecting.md", instead)
 
@@ -71,7 +63,7 @@ def test_using_a_model(terminal, small_config, is_new_user):
     small_input = "" if is_new_user else "--size 64x128 --batch-size 1"
     instead = {
         "fedseg prepare idda": skip,  # test_demo.py renders
-        "fedseg profile idda_rainy": add(f"{FEW_IMAGES} {small_input}"),
+        "fedseg profile idda_rainy": add(f"{given.FEW_CLIENTS} {small_input}"),
     }
     walk(terminal, "docs/using_a_model.md", instead)
     predictions = terminal.folder / "predictions"
