@@ -209,8 +209,8 @@ VARIANTS = {
     "SiloBN, a personal head, a frozen layer": {"personal": "@head", "model": {"freeze": "conv1"}},
     "Ditto": {"algorithm": {"type": "Ditto"}},
     "what a compression has lost": {"compression": {"type": "TopK", "share": 0.4}},
-    "FedDyn with noise": {
-        "algorithm": {"type": "FedDyn", "beta": 5.0},
+    "FedAvgM with noise": {
+        "algorithm": {"type": "FedAvg", "server_optim": {"type": "SGD", "momentum": 0.9}},
         "privacy": {"type": "DPFedAvg", "noise": 1.0, "clip": 0.3},
         "client_sampler": {"_delete_": True, "type": "PoissonSampler", "clients_per_round": 2},
         "train_cfg": {"max_norm_ratio": None},
