@@ -1,5 +1,6 @@
 """FedSeg and prototypes of pixels: losses against float64 transcriptions, and runs."""
 
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -336,7 +337,7 @@ def test_median_frequency_balancing():
 
 @pytest.mark.filterwarnings("ignore:partition")
 def test_classes_weigh_by_their_frequency_over_the_participants(tmp_path):
-    """In float64: the pixels that clients had, the weights of the next round, and its loss."""
+    """In float64, two clients a round: each loss by the weights of the round before."""
     model = {"_delete_": True, "type": "Segmentor", "loss": {"type": "CrossEntropy"}}
     model |= {"network": torch.nn.Conv2d(3, 3, 1), "num_classes": None}
     data = {"dataset": {"test_mode": True}, "batch_size": 100}  # all of a client's images at once
@@ -348,28 +349,35 @@ def test_classes_weigh_by_their_frequency_over_the_participants(tmp_path):
         local_loss={"type": "ClassWeights", "most": 1.5},
         train_dataloader=data,
         client_sampler={"clients_per_round": 2},
-        train_cfg={"max_rounds": 2, "local_epochs": 1},
+        train_cfg={"max_rounds": 4, "local_epochs": 1},
+        default_hooks={"checkpoint": {"keep_last": 4}},
     )
     run = toyseg.train(config)
-    dataset, (first, second) = run.data.dataset, toyseg.history(config)
-    names = [part["client"] for part in first["participants"]]
-    labels = [dataset.items[i][1] for name in names for i in run.data.indices[name]]
-    weights = np.minimum(transcribed_weights(labels, 3), 1.5)
-    assert weights.std() > 0.01
-    start = toyseg.checkpoint(config, 1)["state_dict"]
-    weight = start["network.weight"].numpy()[:, :, 0, 0]
-    bias = start["network.bias"].numpy()
-    preprocess = run.model.data_preprocessor
-    for part in second["participants"]:
-        own = [dataset.items[i] for i in run.data.indices[part["client"]]]
+    dataset, preprocess = run.data.dataset, run.model.data_preprocessor
+
+    def loss_by_hand(client, state_dict, weights):
+        own = [dataset.items[i] for i in run.data.indices[client]]
         batch = torch.utils.data.default_collate([toyseg.sample(*item) for item in own])
         x = preprocess(batch, True)["inputs"].double().numpy()
-        z = np.einsum("kc,bchw->bkhw", weight, x) + bias[:, None, None]
+        weight = state_dict["network.weight"].numpy()[:, :, 0, 0]
+        z = np.einsum("kc,bchw->bkhw", weight, x)
+        z += state_dict["network.bias"].numpy()[:, None, None]
         y = batch["data_samples"].numpy().astype(int)
-        known, safe = y != 255, np.where(y == 255, 0, y)
+        safe = np.where(y == 255, 0, y)
         ce = np.logaddexp.reduce(z, 1) - np.take_along_axis(z, safe[:, None], 1)[:, 0]
-        each = np.where(known, weights[safe], 0)
-        assert part["loss"] == pytest.approx((each * ce).sum() / each.sum(), rel=1e-5)
+        each = np.where(y != 255, weights[safe], 0)
+        return (each * ce).sum() / each.sum()
+
+    lines = toyseg.history(config)
+    for before, line in pairwise(lines):
+        names = [part["client"] for part in before["participants"]]
+        labels = [dataset.items[i][1] for name in names for i in run.data.indices[name]]
+        weights = np.minimum(transcribed_weights(labels, 3), 1.5)
+        assert weights.std() > 0.01
+        start = toyseg.checkpoint(config, before["round"])["state_dict"]
+        for part in line["participants"]:
+            expected = loss_by_hand(part["client"], start, weights)
+            assert part["loss"] == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.parametrize("ignored", [-1, 1, 7, 255, 300])

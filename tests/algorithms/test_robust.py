@@ -111,12 +111,17 @@ def test_a_share_is_that_of_the_participants():
     assert Krum(share=0.29).combine(drawn, drawn).item() == chosen[29] != chosen[28]
 
 
-def test_scaffold_without_trimming_is_scaffold(tmp_path):
+@pytest.mark.parametrize(
+    "algorithm",
+    [{"type": "SCAFFOLD"}, {"type": "MIME", "momentum": 0.6}, {"type": "FedDyn", "beta": 5.0}],
+    ids=lambda algorithm: algorithm["type"],
+)
+def test_an_algorithm_of_uniform_means_is_the_same_without_trimming(tmp_path, algorithm):
     """Its sums over the clients are those of the rule, times their number."""
     changes = {"client_sampler": fixed(*PLAN)}
-    plain = toyquad.run(tmp_path / "a", {"type": "SCAFFOLD"}, **changes)
+    plain = toyquad.run(tmp_path / "a", algorithm, **changes)
     robust = {"robust": {"type": "TrimmedMean", "share": 0.0}}
-    other = toyquad.run(tmp_path / "b", {"type": "SCAFFOLD"}, **changes, **robust)
+    other = toyquad.run(tmp_path / "b", algorithm, **changes, **robust)
     np.testing.assert_allclose(trace(plain), trace(other), rtol=1e-12)
 
 
