@@ -208,7 +208,7 @@ ALGORITHMS = LazyRegistry(
         "algorithms.fedrep": "FedRep FedBABU",
         "algorithms.fedsmoo": "FedSMOO",
         "algorithms.fedspeed": "FedSpeed",
-        "algorithms.flexlora": "FlexLoRA",
+        "algorithms.flexlora": "FlexLoRA FedExLoRA",
         "algorithms.mime": "MIMELite MIME",
         "algorithms.scaffold": "SCAFFOLD",
     },
@@ -236,7 +236,7 @@ LOCAL_LOSSES = LazyRegistry(
         "algorithms.fedalign": "FedAlign",
         "algorithms.gradaug": "GradAug",
         "algorithms.moon": "MOON",
-        "algorithms.pixels": "FedSeg FedProtoPixels ClassWeights",
+        "algorithms.pixels": "FedSeg ClassWeights",
         "algorithms.self_training": "SelfTraining",
     },
 )

@@ -1,5 +1,5 @@
 # FlexLoRA, Bai et al., NeurIPS 2024: the mean of the products B A, cut to the rank by its singular
-# values. algorithm.fedex=True averages A and B and puts the residual into the frozen weights.
+# values.
 slot = ("adapter", "algorithm")
 
 algorithm = dict(_delete_=True, type="FlexLoRA")

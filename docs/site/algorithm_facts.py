@@ -191,11 +191,11 @@ def cost_of(entry: Entry, folder: Path) -> Cost:
     runner = FederatedRunner.from_cfg(config)
     plan = make_plan(runner)
     algorithm, size = runner.algorithm, 4 * plan["parameters"]
-    trained = sum(algorithm.trains(exchange) for exchange in range(algorithm.exchanges))
+    trained = sum(exchange.train for exchange in algorithm.exchanges)
     gradients = str(plan["forward-backward passes per step"])
     if trained > 1:
         gradients = f"{trained} x {gradients}"
-    if algorithm.full_gradient:
+    if any(exchange.full_gradient for exchange in algorithm.exchanges):
         gradients += ", and one over all images"
     if runner.cfg.get("local_loss") is not None:
         gradients += ", and the loss"

@@ -15,11 +15,12 @@ by the client's own N_k; the paper, and this, does not.
 import torch
 
 from fedseg.config.schema import NonNegative, Share
+from fedseg.core.aggregate import Aggregate
 from fedseg.core.algorithm import Algorithm
-from fedseg.core.arithmetic import descend
 from fedseg.core.client import Client
 from fedseg.core.messages import Update
-from fedseg.core.server import Aggregate, Server
+from fedseg.core.server import Server
+from fedseg.core.vectors import descend
 from fedseg.registry import ALGORITHMS
 
 
@@ -34,10 +35,11 @@ class AdaBest(Algorithm):
 
     client_vectors = ("h",)  # beside it the client's last round, ``last_round``
     server_vectors = ("h",)
-    weightings = ("samples", "uniform")  # the buffers are averaged by samples, the model is not
+    sums = {"delta": "uniform"}
 
     def __init__(self, mu: NonNegative, beta: Share) -> None:
-        self.mu, self.beta = mu, beta
+        self.mu = mu
+        self.beta = beta
 
     def correct(self, client: Client) -> None:
         """``g - h_k``."""
@@ -45,7 +47,8 @@ class AdaBest(Algorithm):
 
     def finish(self, client: Client) -> Update:
         """``h_k <- h_k/(t - t_k) + mu (w - w_k)``, t_k = the client's last round."""
-        delta, h = client.delta(), client.state["h"]
+        delta = client.delta()
+        h = client.state["h"]
         last_round = client.state.get("last_round")
         if last_round is not None:  # at first, h_k is zero
             h.div_(client.round - last_round)
@@ -53,8 +56,8 @@ class AdaBest(Algorithm):
         client.state["last_round"] = torch.tensor(client.round, device=h.device)
         return Update({"delta": delta})
 
-    def step(self, server: Server, updates: Aggregate) -> None:
+    def step(self, server: Server, sums: Aggregate) -> None:
         """``h <- beta (wbar_prev - wbar)``, ``w <- wbar - h`` with ``wbar = mean_S(w_k)``."""
-        delta = updates.uniform_mean("delta")
+        delta = sums.mean("delta")
         h = server.state["h"].add_(delta).mul_(self.beta)
         descend(server.w, delta + h)

@@ -13,6 +13,8 @@ from fedseg.batchnorm import frozen_running_statistics
 from fedseg.config.schema import NonNegative
 from fedseg.core.client import Client
 from fedseg.core.flat import FlatModel
+from fedseg.core.messages import Exchange
+from fedseg.optim import OptimWrapper
 from fedseg.registry import ALGORITHMS
 
 
@@ -29,13 +31,13 @@ class Ditto(FedAvg):
     """
 
     own_model = "own_model"
-    gradients = 2
+    exchanges = (Exchange(gradients=2),)
 
     def __init__(self, lam: NonNegative = 0.1, server_optim: Mapping | None = None) -> None:
         super().__init__(server_optim)
         self.lam = lam
 
-    def bind(self, flat: FlatModel) -> None:
+    def setup(self, flat: FlatModel, local: OptimWrapper, max_rounds: int) -> None:
         self._trained = torch.empty_like(flat.w)
 
     def begin(self, client: Client) -> None:

@@ -10,11 +10,12 @@ it clips gradients at norm 10; and its momentum runs over BatchNorm's statistics
 """
 
 from fedseg.config.schema import Decay, NonNegative
+from fedseg.core.aggregate import Aggregate
 from fedseg.core.algorithm import Algorithm
-from fedseg.core.arithmetic import descend
 from fedseg.core.client import Client
 from fedseg.core.messages import Message
-from fedseg.core.server import Aggregate, Server
+from fedseg.core.server import Server
+from fedseg.core.vectors import descend
 from fedseg.registry import ALGORITHMS
 
 
@@ -28,10 +29,11 @@ class FedACG(Algorithm):
     """
 
     server_vectors = ("momentum",)
-    weightings = ("samples", "uniform")  # the buffers are averaged by samples, the model is not
+    sums = {"delta": "uniform"}
 
     def __init__(self, lam: Decay, beta: NonNegative) -> None:
-        self.lam, self.beta = lam, beta
+        self.lam = lam
+        self.beta = beta
 
     def broadcast(self, server: Server) -> Message:
         """The clients start at ``w + lam m``."""
@@ -42,7 +44,7 @@ class FedACG(Algorithm):
         """``g + beta (w_k - w_start)``, the gradient with ``beta/2 ||w_k - w_start||^2``."""
         client.grad.sub_(client.delta(), alpha=self.beta)
 
-    def step(self, server: Server, updates: Aggregate) -> None:
+    def step(self, server: Server, sums: Aggregate) -> None:
         """``m <- lam m + mean_S(w_k - w_start)``, ``w <- w + m``."""
-        momentum = server.state["momentum"].mul_(self.lam).sub_(updates.uniform_mean("delta"))
+        momentum = server.state["momentum"].mul_(self.lam).sub_(sums.mean("delta"))
         descend(server.w, -momentum)

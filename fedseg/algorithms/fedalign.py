@@ -57,7 +57,7 @@ class FedAlign(LocalLoss):
         self.mu, self.width = mu, width
         self.power_iterations, self.relative = power_iterations, relative
 
-    def check(self, flat: FlatModel) -> None:
+    def setup(self, flat: FlatModel) -> None:
         stages = getattr(flat.model, "stages", None)
         if not isinstance(stages, nn.Sequential) or len(stages) < 2:
             raise ConfigError(

@@ -6,8 +6,9 @@ McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentra
 
 from collections.abc import Mapping
 
+from fedseg.core.aggregate import Aggregate
 from fedseg.core.algorithm import Algorithm
-from fedseg.core.server import Aggregate, Server
+from fedseg.core.server import Server
 from fedseg.optim.server import build_server_optimizer
 from fedseg.registry import ALGORITHMS
 
@@ -23,10 +24,9 @@ class FedAvg(Algorithm):
     """
 
     def __init__(self, server_optim: Mapping | None = None, uniform: bool = False) -> None:
-        self.server_optim, self.uniform = build_server_optimizer(server_optim), uniform
+        self.server_optim = build_server_optimizer(server_optim)
         if uniform:
-            self.weightings = ("samples", "uniform")
+            self.sums = {"delta": "uniform"}
 
-    def step(self, server: Server, updates: Aggregate) -> None:
-        delta = updates.uniform_mean("delta") if self.uniform else updates.mean("delta")
-        self.server_optim.step(server, delta)
+    def step(self, server: Server, sums: Aggregate) -> None:
+        self.server_optim.step(server, sums.mean("delta"))

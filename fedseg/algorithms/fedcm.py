@@ -17,10 +17,11 @@ from annotated_types import Interval
 from fedseg.algorithms.fedavg import FedAvg
 from fedseg.algorithms.mean_gradient import check_optimizer, k_eta
 from fedseg.config.schema import Float32
+from fedseg.core.aggregate import Aggregate
 from fedseg.core.client import Client
 from fedseg.core.flat import FlatModel
 from fedseg.core.messages import Message, Update
-from fedseg.core.server import Aggregate, Server
+from fedseg.core.server import Server
 from fedseg.optim import OptimWrapper
 from fedseg.registry import ALGORITHMS
 
@@ -38,7 +39,6 @@ class FedCM(FedAvg):
     """
 
     server_vectors = ("direction",)
-    weightings = ("samples", "per_step")
 
     def __init__(
         self,
@@ -48,28 +48,27 @@ class FedCM(FedAvg):
         weigh_samples: bool = False,
     ) -> None:
         super().__init__(server_optim)
-        self.alpha, self.count_momentum = alpha, count_momentum
+        self.alpha = alpha
+        self.count_momentum = count_momentum
         self.weigh_samples = weigh_samples
+        self.sums = {"delta": ("per_step", "samples") if weigh_samples else "per_step"}
 
-    def check(self, local: OptimWrapper, flat: FlatModel) -> None:
+    def setup(self, flat: FlatModel, local: OptimWrapper, max_rounds: int) -> None:
         check_optimizer(local, type(self).__name__, self.count_momentum)
 
     def broadcast(self, server: Server) -> Message:
-        return server.message(server.w, {"direction": server.state["direction"]})
+        return server.message(server.w, direction=server.state["direction"])
 
     def correct(self, client: Client) -> None:
         """``alpha g + (1 - alpha) D``."""
-        client.grad.lerp_(client.extras["direction"], 1 - self.alpha)
+        client.grad.lerp_(client.received["direction"], 1 - self.alpha)
 
     def finish(self, client: Client) -> Update:
         per_step = 1 / k_eta(client, self.count_momentum)
         return Update({"delta": client.delta()}, weights={"per_step": per_step})
 
-    def step(self, server: Server, updates: Aggregate) -> None:
+    def step(self, server: Server, sums: Aggregate) -> None:
         """``D <- mean_S((w - w_k)/(eta K_k))``, ``w <- ServerOpt(w, eta K D)``."""
-        total = updates.weighted_sum("delta", "per_step")
-        server.state["direction"] = total / updates.num_clients
-        if self.weigh_samples:
-            super().step(server, updates)
-        else:
-            self.server_optim.step(server, total / updates.weights["per_step"])
+        server.state["direction"] = sums.total("delta", "per_step") / sums.num_clients
+        weighting = "samples" if self.weigh_samples else "per_step"
+        self.server_optim.step(server, sums.mean("delta", weighting))

@@ -23,9 +23,11 @@ from torch import Tensor
 from fedseg.algorithms.fedavg import FedAvg
 from fedseg.algorithms.passes import at_rest, client_batches
 from fedseg.config.schema import NonNegative
-from fedseg.core.client import Client
-from fedseg.core.messages import Message, Update
-from fedseg.core.server import Aggregate, Server
+from fedseg.core.aggregate import Aggregate
+from fedseg.core.client import Client, LocalOptimizer
+from fedseg.core.flat import FlatModel
+from fedseg.core.messages import Exchange, Message, Update
+from fedseg.core.server import Server
 from fedseg.registry import ALGORITHMS
 
 OWN_LOSS = "own_loss"
@@ -45,16 +47,15 @@ class FedDGGA(FedAvg):
         server_optim: as in :class:`FedAvg`.
     """
 
-    exchanges = 2
-    training = (1,)
-    weightings = ("samples", "shares")
+    exchanges = (Exchange(train=False), Exchange())
+    sums = {"delta": ("shares", "samples")}
 
     def __init__(self, step_size: NonNegative = 0.2, server_optim: Mapping | None = None) -> None:
         super().__init__(server_optim)
         self.step_size = step_size
         self.max_rounds = 1
 
-    def check_rounds(self, max_rounds: int) -> None:
+    def setup(self, flat: FlatModel, local: LocalOptimizer, max_rounds: int) -> None:
         self.max_rounds = max_rounds
 
     def broadcast(self, server: Server) -> Message:
@@ -84,15 +85,13 @@ class FedDGGA(FedAvg):
         client.batch = None
         return total
 
-    def step(self, server: Server, updates: Aggregate) -> None:
+    def step(self, server: Server, sums: Aggregate) -> None:
         if server.exchange == 0:
-            server.scratch["shares"] = self._move_shares(server, updates.numbers["gap"])
+            server.scratch["shares"] = self._move_shares(server, sums.numbers["gap"])
             return
         server.state["shares"] = server.scratch["shares"]
-        delta = updates.mean("delta")
-        if weight := updates.weights["shares"]:
-            delta = updates.weighted_sum("delta", "shares") / weight
-        self.server_optim.step(server, delta)
+        weighting = "shares" if sums.weights["shares"] > 0 else "samples"
+        self.server_optim.step(server, sums.mean("delta", weighting))
 
     def _move_shares(self, server: Server, gaps: Mapping[int, float]) -> Tensor:
         """The shares of all clients after the gaps of this round's participants, float64 [K]."""

@@ -10,11 +10,12 @@ beta: for a large beta the clients train like FedAvg's, the server still adds th
 import torch
 
 from fedseg.config.schema import Positive
+from fedseg.core.aggregate import Aggregate
 from fedseg.core.algorithm import Algorithm
-from fedseg.core.arithmetic import descend
 from fedseg.core.client import Client
 from fedseg.core.messages import Update
-from fedseg.core.server import Aggregate, Server
+from fedseg.core.server import Server
+from fedseg.core.vectors import descend
 from fedseg.registry import ALGORITHMS
 
 
@@ -26,9 +27,8 @@ class FedDyn(Algorithm):
         beta: inverse strength of the quadratic term (1/alpha in the paper).
     """
 
-    client_vectors = ("sigma",)
-    server_vectors = ("sigma",)
-    weightings = ("samples", "uniform")  # the buffers are averaged by samples, the model is not
+    client_vectors = server_vectors = ("sigma",)
+    sums = {"delta": "uniform"}
 
     def __init__(self, beta: Positive) -> None:
         self.beta = beta
@@ -44,12 +44,12 @@ class FedDyn(Algorithm):
         client.state["sigma"].add_(delta, alpha=1 / self.beta)
         return Update({"delta": delta})
 
-    def add_drift(self, server: Server, updates: Aggregate) -> torch.Tensor:
+    def add_drift(self, server: Server, sums: Aggregate) -> torch.Tensor:
         """``sigma <- sigma - 1/(beta K) sum_S (w_k - w)``; returns the new sigma."""
         scale = 1 / (self.beta * server.num_clients)
-        return server.state["sigma"].add_(updates.weighted_sum("delta", "uniform"), alpha=scale)
+        return server.state["sigma"].add_(sums.total("delta", "uniform"), alpha=scale)
 
-    def step(self, server: Server, updates: Aggregate) -> None:
+    def step(self, server: Server, sums: Aggregate) -> None:
         """``w <- mean_S w_k - beta sigma``, with the new sigma."""
-        sigma = self.add_drift(server, updates)
-        descend(server.w, updates.uniform_mean("delta") + self.beta * sigma)
+        sigma = self.add_drift(server, sums)
+        descend(server.w, sums.mean("delta") + self.beta * sigma)

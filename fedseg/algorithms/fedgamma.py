@@ -20,11 +20,11 @@ from fedseg.registry import ALGORITHMS
 class FedGamma(SCAFFOLD):
     """SCAFFOLD for SAM's gradients; arguments as :class:`SCAFFOLD`."""
 
-    def check(self, local: OptimWrapper, flat: FlatModel) -> None:
+    def setup(self, flat: FlatModel, local: OptimWrapper, max_rounds: int) -> None:
         if not isinstance(local, SAMOptimWrapper):
             raise ConfigError(
                 f"optim_wrapper.type: FedGamma is SCAFFOLD with SAM's gradient, and "
                 f"{type(local).__name__} gives the plain one; use SAMOptimWrapper (or "
                 "ASAMOptimWrapper), or algorithm.type='SCAFFOLD'"
             )
-        super().check(local, flat)
+        super().setup(flat, local, max_rounds)

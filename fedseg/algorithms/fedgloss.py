@@ -20,12 +20,13 @@ from torch import Tensor
 
 from fedseg.algorithms.feddyn import FedDyn
 from fedseg.config.schema import NonNegative, Positive
-from fedseg.core.arithmetic import descend
+from fedseg.core.aggregate import Aggregate
 from fedseg.core.client import Client, LocalOptimizer
 from fedseg.core.flat import FlatModel
-from fedseg.core.messages import Message, Update
-from fedseg.core.server import Aggregate, Server
-from fedseg.optim.local import check_warmup, check_warmup_end, linear_warmup, scale_to_norm
+from fedseg.core.messages import Exchange, Message, Update
+from fedseg.core.server import Server
+from fedseg.core.vectors import descend, linear_warmup, scale_to_norm
+from fedseg.optim.local import check_warmup, check_warmup_end
 from fedseg.registry import ALGORITHMS
 
 
@@ -65,16 +66,17 @@ class FedGloSS(FedDyn):
             super().__init__(beta)
         self.rho_server = rho_server
         self.admm = admm
-        self.rho0, self.rho_rounds = rho0, rho_rounds
-        self.released_rules, self.dual_from_w = released_rules, dual_from_w
+        self.rho0 = rho0
+        self.rho_rounds = rho_rounds
+        self.released_rules = released_rules
+        self.dual_from_w = dual_from_w
         self.client_vectors = ("sigma",) if admm else ()
+        self.sums = {"delta": ("samples", "uniform") if admm else "samples"}
 
-    def check(self, local: LocalOptimizer, flat: FlatModel) -> None:
-        super().check(local, flat)
-        self.rho_client = getattr(local, "rho", 0.0)
-
-    def check_rounds(self, max_rounds: int) -> None:
+    def setup(self, flat: FlatModel, local: LocalOptimizer, max_rounds: int) -> None:
+        super().setup(flat, local, max_rounds)
         check_warmup_end("algorithm", self.rho_rounds, max_rounds)
+        self.rho_client = getattr(local, "rho", 0.0)
 
     def radius(self, round_: int) -> float:
         """The server's radius in a round (from 1)."""
@@ -107,26 +109,29 @@ class FedGloSS(FedDyn):
     def finish(self, client: Client) -> Update:
         return super().finish(client) if self.admm else Update({"delta": client.delta()})
 
-    def add_drift(self, server: Server, updates: Aggregate) -> Tensor:
+    def add_drift(self, server: Server, sums: Aggregate) -> Tensor:
         """FedDyn's; with the released rules ``sigma <- sigma - 1/(beta K) mean_S (w_k - wt)``."""
-        scale, count = 1 / (self.beta * server.num_clients), updates.num_clients
+        scale = 1 / (self.beta * server.num_clients)
         if self.released_rules:
             count = 1
-            sigma = server.state["sigma"].add_(updates.uniform_mean("delta"), alpha=scale)
+            sigma = server.state["sigma"].add_(sums.mean("delta", "uniform"), alpha=scale)
         else:
-            sigma = super().add_drift(server, updates)
+            count = sums.num_clients
+            sigma = super().add_drift(server, sums)
         if self.dual_from_w:  # w_k - w is w_k - w~ and the perturbation
             sigma.sub_(self.perturbation(server, self.direction(server)), alpha=scale * count)
         return sigma
 
-    def step(self, server: Server, updates: Aggregate) -> None:
+    def step(self, server: Server, sums: Aggregate) -> None:
         """``w <- w - Delta - beta sigma`` from the unperturbed ``w``; keeps Delta without sigma."""
-        delta = updates.mean("delta")
-        step = delta + self.beta * self.add_drift(server, updates) if self.admm else delta
-        descend(server.w, step)
+        delta = sums.mean("delta")
+        if self.admm:
+            descend(server.w, delta + self.beta * self.add_drift(server, sums))
+        else:
+            descend(server.w, delta)
         server.state["previous_delta"] = delta
 
-    def diagnostics(self, server: Server) -> dict[str, float]:
+    def metrics(self, server: Server) -> dict[str, float]:
         """``norm_sigma``, with ADMM; the norm of the kept Delta is the history's ``norm_delta``."""
         return {"norm_sigma": float(server.state["sigma"].norm())} if self.admm else {}
 
@@ -140,7 +145,7 @@ class NaiveFedGloSS(FedGloSS):
     first exchange is kept by the clients. Arguments as :class:`FedGloSS`.
     """
 
-    exchanges = 2
+    exchanges = (Exchange(), Exchange())
 
     def broadcast(self, server: Server) -> Message:
         if server.exchange == 0:
@@ -155,18 +160,18 @@ class NaiveFedGloSS(FedGloSS):
             return Update({"delta": client.delta()})
         return super().finish(client)
 
-    def step(self, server: Server, updates: Aggregate) -> None:
+    def step(self, server: Server, sums: Aggregate) -> None:
         if server.exchange == 0:
-            server.scratch["delta"] = updates.mean("delta")
+            server.scratch["delta"] = sums.mean("delta")
             exact = self.perturbation(server, server.scratch["delta"])
             approximate = self.perturbation(server, server.state["previous_delta"])
             server.scratch["delta_eps"] = (approximate - exact).norm()
             return
-        super().step(server, updates)
+        super().step(server, sums)
 
-    def diagnostics(self, server: Server) -> dict[str, float]:
+    def metrics(self, server: Server) -> dict[str, float]:
         """``delta_eps``: distance from this perturbation to the one FedGloSS would have used.
 
         FedGloSS perturbs nothing in the first round, where it is the radius.
         """
-        return {**super().diagnostics(server), "delta_eps": float(server.scratch["delta_eps"])}
+        return {**super().metrics(server), "delta_eps": float(server.scratch["delta_eps"])}

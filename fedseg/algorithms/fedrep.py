@@ -28,14 +28,12 @@ class PartTraining(FedAvg):
     momentum do to it is undone after every step.
     """
 
-    def check(self, local: OptimWrapper, flat: FlatModel) -> None:
+    def setup(self, flat: FlatModel, local: OptimWrapper, max_rounds: int) -> None:
         if flat.personal is None:
             raise ConfigError(
                 f"personal: {type(self).__name__} needs a part that stays with the clients, such "
                 "as '@head'"
             )
-
-    def bind(self, flat: FlatModel) -> None:
         named = dict(flat.model.named_parameters())
         trained = {name: parameter for name, parameter in named.items() if parameter.requires_grad}
         self._personal = [p for name, p in trained.items() if name in flat.personal_names]
@@ -88,8 +86,8 @@ class FedRep(PartTraining):
         super().__init__(server_optim, uniform=True)
         self.personal_share = personal_share
 
-    def check(self, local: OptimWrapper, flat: FlatModel) -> None:
-        super().check(local, flat)
+    def setup(self, flat: FlatModel, local: OptimWrapper, max_rounds: int) -> None:
+        super().setup(flat, local, max_rounds)
         for number, client in enumerate(self.data.clients):
             if self.data.num_steps(number) < 2:
                 raise ConfigError(

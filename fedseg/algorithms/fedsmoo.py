@@ -14,11 +14,14 @@ from pydantic import NonNegativeInt
 from fedseg.algorithms.feddyn import FedDyn
 from fedseg.algorithms.perturbation import WeightPerturbation
 from fedseg.config.schema import NonNegative, Positive
+from fedseg.core.aggregate import Aggregate
 from fedseg.core.client import Client
 from fedseg.core.flat import FlatModel
 from fedseg.core.messages import Message, Update
-from fedseg.core.server import Aggregate, Server
-from fedseg.optim.local import check_warmup, check_warmup_end, linear_warmup, scale_to_norm
+from fedseg.core.server import Server
+from fedseg.core.vectors import linear_warmup, scale_to_norm
+from fedseg.optim import OptimWrapper
+from fedseg.optim.local import check_warmup, check_warmup_end
 from fedseg.registry import ALGORITHMS
 
 
@@ -39,6 +42,7 @@ class FedSMOO(WeightPerturbation, FedDyn):
 
     client_vectors = ("mu", "sigma")
     server_vectors = ("s", "sigma")
+    sums = {"delta": "uniform", "mu": "uniform"}
 
     def __init__(
         self,
@@ -51,25 +55,26 @@ class FedSMOO(WeightPerturbation, FedDyn):
         check_warmup(rho0, rho_rounds)
         WeightPerturbation.__init__(self, freeze_statistics)
         FedDyn.__init__(self, beta)
-        self.rho, self.rho0, self.rho_rounds = rho, rho0, rho_rounds
-
-    def check_rounds(self, max_rounds: int) -> None:
-        check_warmup_end("algorithm", self.rho_rounds, max_rounds)
+        self.rho = rho
+        self.rho0 = rho0
+        self.rho_rounds = rho_rounds
 
     def radius(self, round_: int) -> float:
         """The radius in a round (from 1)."""
         return linear_warmup(self.rho0, self.rho, self.rho_rounds, round_)
 
-    def bind(self, flat: FlatModel) -> None:
-        super().bind(flat)
+    def setup(self, flat: FlatModel, local: OptimWrapper, max_rounds: int) -> None:
+        super().setup(flat, local, max_rounds)
+        check_warmup_end("algorithm", self.rho_rounds, max_rounds)
         self._epsilon = torch.empty_like(flat.w)
 
     def broadcast(self, server: Server) -> Message:
-        return server.message(server.w, {"s": server.state["s"]})
+        return server.message(server.w, s=server.state["s"])
 
     def perturb(self, client: Client) -> None:
         """``d = g - mu_k - s``, ``e = rho d/||d||``, ``mu_k <- mu_k + (e - s)``."""
-        mu, s = client.state["mu"], client.extras["s"]
+        mu = client.state["mu"]
+        s = client.received["s"]
         direction = client.grad.sub_(mu).sub_(s)
         scale = scale_to_norm(self.radius(client.round), direction.norm())
         epsilon = torch.mul(direction, scale, out=self._epsilon)
@@ -82,8 +87,8 @@ class FedSMOO(WeightPerturbation, FedDyn):
         update.vectors["mu"] = torch.sub(client.state["mu"], self._epsilon, out=self._epsilon)
         return update
 
-    def step(self, server: Server, updates: Aggregate) -> None:
+    def step(self, server: Server, sums: Aggregate) -> None:
         """``s <- rho m/||m||`` with ``m = mean_S (mu_k - e)``; then FedDyn's step."""
-        mean = updates.uniform_mean("mu")
+        mean = sums.mean("mu")
         server.state["s"] = mean * scale_to_norm(self.radius(server.round), mean.norm())
-        super().step(server, updates)
+        super().step(server, sums)

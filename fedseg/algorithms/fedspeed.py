@@ -19,12 +19,13 @@ import torch
 
 from fedseg.algorithms.perturbation import WeightPerturbation
 from fedseg.config.schema import NonNegative, Positive, Share
-from fedseg.core.arithmetic import descend
+from fedseg.core.aggregate import Aggregate
 from fedseg.core.client import Client
 from fedseg.core.flat import FlatModel
 from fedseg.core.messages import Update
-from fedseg.core.server import Aggregate, Server
-from fedseg.optim.local import scale_to_norm
+from fedseg.core.server import Server
+from fedseg.core.vectors import descend, scale_to_norm
+from fedseg.optim import OptimWrapper
 from fedseg.registry import ALGORITHMS
 
 
@@ -42,7 +43,7 @@ class FedSpeed(WeightPerturbation):
     """
 
     client_vectors = ("ghat",)
-    weightings = ("samples", "uniform")  # the buffers are averaged by samples, the model is not
+    sums = {"delta": "uniform"}
 
     def __init__(
         self,
@@ -53,12 +54,14 @@ class FedSpeed(WeightPerturbation):
         all_corrections: bool = False,
     ) -> None:
         super().__init__(freeze_statistics)
-        self.rho, self.alpha, self.lam = rho, alpha, lam
+        self.rho = rho
+        self.alpha = alpha
+        self.lam = lam
         self.all_corrections = all_corrections
         self.server_vectors = ("ghat",) if all_corrections else ()
 
-    def bind(self, flat: FlatModel) -> None:
-        super().bind(flat)
+    def setup(self, flat: FlatModel, local: OptimWrapper, max_rounds: int) -> None:
+        super().setup(flat, local, max_rounds)
         self._plain = torch.empty_like(flat.w)
 
     def perturb(self, client: Client) -> None:
@@ -84,11 +87,11 @@ class FedSpeed(WeightPerturbation):
             return Update({"delta": delta})
         return Update({"delta": delta.add_(correction, alpha=self.lam)})
 
-    def step(self, server: Server, updates: Aggregate) -> None:
+    def step(self, server: Server, sums: Aggregate) -> None:
         """``w <- mean_S (w_k - lam ghat_k)``; or with the mean of all clients' ghat."""
-        step = updates.uniform_mean("delta")
+        step = sums.mean("delta")
         if self.all_corrections:
             scale = 1 / (self.lam * server.num_clients)
-            ghat = server.state["ghat"].add_(updates.weighted_sum("delta", "uniform"), alpha=scale)
+            ghat = server.state["ghat"].add_(sums.total("delta"), alpha=scale)
             step = step + self.lam * ghat
         descend(server.w, step)

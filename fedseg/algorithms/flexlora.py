@@ -6,15 +6,17 @@ Aggregation for Federated and Efficient Fine-Tuning of Foundation Models", ACL 2
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from fedseg.algorithms.fedavg import FedAvg
+from fedseg.core.aggregate import Aggregate, Sums
 from fedseg.core.client import Client
 from fedseg.core.flat import FlatModel, Slot
 from fedseg.core.messages import ClientResult, Message, Payload
-from fedseg.core.server import Aggregate, Server, accumulation_dtype
+from fedseg.core.server import Server
 from fedseg.errors import ConfigError
 from fedseg.optim import OptimWrapper
 from fedseg.registry import ALGORITHMS
@@ -22,124 +24,159 @@ from fedseg.registry import ALGORITHMS
 RESIDUAL = "residual"
 
 
+@dataclass(frozen=True)
+class Adapter:
+    """The places of one layer's factors in the model's vector.
+
+    Attributes:
+        a: of A, [r, in] or a convolution's [r, in, height, width].
+        b: of B, [out, r] or [out, r, 1, 1].
+    """
+
+    a: Slot
+    b: Slot
+
+    def factors(self, vector: Tensor) -> tuple[Tensor, Tensor]:
+        """(B [out, r], A [r, in]) in a vector like ``w``, float64."""
+        return self.b.view(vector).double().flatten(1), self.a.view(vector).double().flatten(1)
+
+    def write(self, vector: Tensor, b: Tensor, a: Tensor) -> None:
+        """Write factors of rank at most r; the other columns of B are 0, rows of A stay."""
+        rank = len(a)
+        views = self.b.view(vector), self.a.view(vector)
+        views[0].zero_()
+        views[0][:, :rank] = b.view(len(b), rank, *self.b.shape[2:]).to(vector)
+        views[1][:rank] = a.view(rank, *self.a.shape[1:]).to(vector)
+
+
+class AdapterSums(Aggregate):
+    """Keeps the factors of every client besides the sums.
+
+    Args:
+        sums: as :class:`Aggregate`.
+        adapters: of each layer.
+        start: what the participants started from.
+    """
+
+    def __init__(self, sums: Sums, adapters: Mapping[str, Adapter], start: Tensor) -> None:
+        super().__init__(sums)
+        self._adapters = adapters
+        self._start = start
+        self._left: dict[str, list[Tensor]] = {layer: [] for layer in adapters}
+        self._right: dict[str, list[Tensor]] = {layer: [] for layer in adapters}
+
+    def add(self, result: ClientResult) -> None:
+        super().add(result)
+        trained = self._start - result.update.vectors["delta"]
+        for layer, adapter in self._adapters.items():
+            b, a = adapter.factors(trained)
+            self._left[layer].append(b * result.task.num_samples)
+            self._right[layer].append(a)
+
+    def product(self, layer: str) -> tuple[Tensor, Tensor]:
+        """``sum_S N_k/N B_k A_k`` as the product of [out, n r] and [n r, in]."""
+        left = torch.cat(self._left[layer], dim=1) / self.weights["samples"]
+        return left, torch.cat(self._right[layer], dim=0)
+
+
+class AdapterAlgorithm(FedAvg):
+    """Base: FedAvg for what has no adapter, and a rule for the products of the adapters."""
+
+    needs_every_update = True
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def setup(self, flat: FlatModel, local: OptimWrapper, max_rounds: int) -> None:
+        kind = type(self).__name__
+        slots = {slot.name: slot for slot in flat.slots}
+        self.adapters: dict[str, Adapter] = {}
+        for name, slot in slots.items():
+            layer, found, _ = name.partition(".lora_A.")
+            if found:
+                self.adapters[layer] = Adapter(a=slot, b=slots[name.replace("lora_A", "lora_B")])
+        if not self.adapters:
+            raise ConfigError(
+                f"model.lora: {kind} needs adapters whose A and B are both trained: set it, "
+                "without fixed_A"
+            )
+        names = {slot.name for adapter in self.adapters.values() for slot in (adapter.a, adapter.b)}
+        if names & flat.personal_names:
+            raise ConfigError(
+                f"personal: {kind} averages products of A and B: share both, or use FedAvg"
+            )
+
+    def broadcast(self, server: Server) -> Message:
+        self._start = server.w.clone()
+        return super().broadcast(server)
+
+    def new_sums(self) -> AdapterSums:
+        return AdapterSums(self.sums, self.adapters, self._start)
+
+
 @ALGORITHMS.register_module()
-class FlexLoRA(FedAvg):
+class FlexLoRA(AdapterAlgorithm):
     """``P = sum_S N_k/N B_k A_k`` of every layer, and its best approximation of rank r.
 
     With ``P = U S V^T`` clients receive ``B = U_r S_r`` and ``A = V_r^T``; what has no adapter (the
     head) is averaged. Where r is more than the rank of P can be, the other rows of A are averaged
     and the other columns of B are zero. What is sent are the factors, as without it.
-
-    Args:
-        fedex: FedEx-LoRA instead: A and B are averaged, and the residual ``P - B A`` goes into the
-            frozen weights, so that the round is exact. Clients receive all residuals so far, which
-            are as large as those weights.
     """
 
-    aggregate = None  # Products, once the layers are known
+    def step(self, server: Server, sums: AdapterSums) -> None:
+        super().step(server, sums)
+        for layer, adapter in self.adapters.items():
+            b, a = low_rank(*sums.product(layer), rank=adapter.a.shape[0])
+            adapter.write(server.w, b, a)
 
-    def __init__(self, fedex: bool = False) -> None:
-        super().__init__()
-        self.fedex = fedex
 
-    def check(self, local: OptimWrapper, flat: FlatModel) -> None:
-        slots = {slot.name: slot for slot in flat.slots}
-        self._pairs = {
-            name.partition(".lora_A.")[0]: (slot, slots[name.replace(".lora_A.", ".lora_B.")])
-            for name, slot in slots.items()
-            if ".lora_A." in name
-        }
-        if not self._pairs:
-            raise ConfigError(
-                "model.lora: FlexLoRA needs adapters whose A and B are both trained: set it, "
-                "without fixed_A"
-            )
-        if flat.personal is not None and any(
-            flat.personal[slot.span].any() for pair in self._pairs.values() for slot in pair
-        ):
-            raise ConfigError(
-                "personal: FlexLoRA averages products of A and B: share both, or use FedAvg"
-            )
+@ALGORITHMS.register_module()
+class FedExLoRA(AdapterAlgorithm):
+    """A and B are averaged, and the residual ``P - B A`` goes into the frozen weights: exact.
 
-    def bind(self, flat: FlatModel) -> None:
-        self.aggregate = Products(self._pairs)
-        layers = {name: flat.model.get_submodule(name) for name in self._pairs}
-        self._scale = next(iter(layers.values())).scaling["default"]
-        self._bases = [layer.get_base_layer().weight for layer in layers.values()]
-        if self.fedex:
-            self._before = [base.detach().clone() for base in self._bases]
-            size = sum(base.numel() for base in self._bases)
-            self.payloads = [Payload(RESIDUAL, (size,), broadcast=True)]
+    Clients receive the sum of all residuals so far, which is as large as those weights.
+    """
 
-    def broadcast(self, server: Server) -> Message:
-        self.aggregate.start = server.w
-        return super().broadcast(server)
+    def setup(self, flat: FlatModel, local: OptimWrapper, max_rounds: int) -> None:
+        super().setup(flat, local, max_rounds)
+        layers = [flat.model.get_submodule(name) for name in self.adapters]
+        self._scale = layers[0].scaling["default"]
+        self._frozen = [layer.get_base_layer().weight for layer in layers]
+        self._initial = [weight.detach().clone() for weight in self._frozen]
+        size = sum(weight.numel() for weight in self._frozen)
+        self.payloads = [Payload(RESIDUAL, (size,), broadcast=True)]
 
     def begin(self, client: Client) -> None:
-        self.receive(client.payloads)
+        self.load(client.payloads)
 
-    def receive(self, payloads: Mapping[str, Tensor]) -> None:
-        """Bring the frozen weights to where the server's are."""
-        if self.fedex:
-            parts = payloads[RESIDUAL].split([base.numel() for base in self._bases])
-            for base, before, part in zip(self._bases, self._before, parts, strict=True):
-                base.data.copy_(before + part.view(before.shape))
+    def load(self, payloads: Mapping[str, Tensor]) -> None:
+        parts = payloads[RESIDUAL].split([weight.numel() for weight in self._frozen])
+        for weight, initial, part in zip(self._frozen, self._initial, parts, strict=True):
+            weight.data.copy_(initial + part.view(initial.shape))
 
-    def step(self, server: Server, updates: "ProductSums") -> None:
-        super().step(server, updates)
+    def step(self, server: Server, sums: AdapterSums) -> None:
+        super().step(server, sums)
         residuals = []
-        for layer, (a, b) in self._pairs.items():
-            product, views = updates.product(layer), (a.view(server.w), b.view(server.w))
-            if self.fedex:
-                residuals.append(product - _product(server.w, a, b))
-                continue
-            left, values, right = torch.linalg.svd(product, full_matrices=False)
-            rank = min(a.shape[0], len(values))
-            views[0][:rank] = right[:rank].view(rank, *a.shape[1:]).to(server.w)
-            views[1].zero_()
-            columns = (left[:, :rank] * values[:rank]).to(server.w)
-            views[1][:, :rank] = columns.view(-1, rank, *b.shape[2:])
-        if self.fedex:
-            server.state[RESIDUAL] += self._scale * torch.cat([r.flatten() for r in residuals])
-            self.receive({RESIDUAL: server.state[RESIDUAL].to(server.w.dtype)})
+        for layer, adapter in self.adapters.items():
+            left, right = sums.product(layer)
+            b, a = adapter.factors(server.w)
+            residuals.append((left @ right - b @ a).flatten())
+        server.state[RESIDUAL] += self._scale * torch.cat(residuals)
+        self.load({RESIDUAL: server.state[RESIDUAL].to(server.w.dtype)})
 
 
-class Products:
-    """Gives a round's aggregate; ``start`` is what the participants started from."""
+def low_rank(left: Tensor, right: Tensor, rank: int) -> tuple[Tensor, Tensor]:
+    """(``U_r S_r``, ``V_r^T``) of the singular value decomposition of ``left @ right``.
 
-    single_updates = True
+    The product is never formed: with QR decompositions of both factors only their small core has
+    to be decomposed.
 
-    def __init__(self, pairs: Mapping[str, tuple[Slot, Slot]]) -> None:
-        self.pairs = pairs
-        self.start: Tensor | None = None
-
-    def __call__(self, weightings: tuple[str, ...] = ("samples",)) -> "ProductSums":
-        return ProductSums(self, weightings)
-
-
-class ProductSums(Aggregate):
-    """Sums up ``N_k B_k A_k`` of every layer besides."""
-
-    single_updates = True
-
-    def __init__(self, rule: Products, weightings: tuple[str, ...]) -> None:
-        super().__init__(weightings)
-        self._rule = rule
-        self._products: dict[str, Tensor] = {}
-
-    def add(self, *parts: ClientResult) -> None:
-        super().add(*parts)
-        for part in parts:
-            trained = self._rule.start - part.update.vectors["delta"]
-            for layer, pair in self._rule.pairs.items():
-                product = _product(trained, *pair) * part.task.num_samples
-                self._products[layer] = self._products.get(layer, 0) + product
-
-    def product(self, layer: str) -> Tensor:
-        """``sum_S N_k/N B_k A_k``, of weights as they are flattened, [out, in]."""
-        return self._products[layer] / self.weights["samples"]
-
-
-def _product(vector: Tensor, a: Slot, b: Slot) -> Tensor:
-    dtype = accumulation_dtype(vector.device)
-    return b.view(vector).to(dtype).flatten(1) @ a.view(vector).to(dtype).flatten(1)
+    Args:
+        left: [out, n]. right: [n, in].
+        rank: r; fewer where the product has a smaller rank by its shape.
+    """
+    q_left, r_left = torch.linalg.qr(left)
+    q_right, r_right = torch.linalg.qr(right.mT)
+    u, s, v = torch.linalg.svd(r_left @ r_right.mT, full_matrices=False)
+    rank = min(rank, len(s))
+    return q_left @ (u[:, :rank] * s[:rank]), v[:rank] @ q_right.mT

@@ -64,7 +64,7 @@ class GradAug(LocalLoss):
         self.resolutions = None if resolutions is None else tuple(resolutions)
         self.smallest, self.multiple = smallest, multiple
 
-    def check(self, flat: FlatModel) -> None:
+    def setup(self, flat: FlatModel) -> None:
         model = flat.model
         if not isinstance(model, Classifier):
             raise ConfigError(

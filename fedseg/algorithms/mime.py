@@ -20,11 +20,12 @@ import torch
 
 from fedseg.batchnorm import batchnorm_layers, frozen_running_statistics
 from fedseg.config.schema import Decay
+from fedseg.core.aggregate import Aggregate
 from fedseg.core.algorithm import Algorithm
 from fedseg.core.client import Client, LocalOptimizer
 from fedseg.core.flat import FlatModel
-from fedseg.core.messages import Message, Update
-from fedseg.core.server import Aggregate, Server
+from fedseg.core.messages import Exchange, Message, Update
+from fedseg.core.server import Server
 from fedseg.errors import ConfigError
 from fedseg.optim.server import build_server_optimizer
 from fedseg.registry import ALGORITHMS
@@ -42,15 +43,15 @@ class MIMELite(Algorithm):
             is the paper's average.
     """
 
-    full_gradient = (0,)
+    exchanges = (Exchange(full_gradient=True),)
     server_vectors = ("m",)
-    weightings = ("samples", "uniform")  # the buffers are averaged by samples, the rest is not
+    sums = {"delta": "uniform", "gradient": "uniform"}
 
     def __init__(self, momentum: Decay = 0.0, server_optim: Mapping | None = None) -> None:
         self.momentum = momentum
         self.server_optim = build_server_optimizer(server_optim)
 
-    def check(self, local: LocalOptimizer, flat: FlatModel) -> None:
+    def setup(self, flat: FlatModel, local: LocalOptimizer, max_rounds: int) -> None:
         if any(group.get("momentum") for group in local.optimizer.param_groups):
             raise ConfigError(
                 f"optim_wrapper.optimizer.momentum: {type(self).__name__} uses the server's "
@@ -58,24 +59,24 @@ class MIMELite(Algorithm):
             )
 
     def broadcast(self, server: Server) -> Message:
-        return server.message(server.w, {"m": server.state["m"]})
+        return server.message(server.w, m=server.state["m"])
 
     def correct(self, client: Client) -> None:
         """``(1-b) g(w_k) + b m``."""
-        client.grad.mul_(1 - self.momentum).add_(client.extras["m"], alpha=self.momentum)
+        client.grad.mul_(1 - self.momentum).add_(client.received["m"], alpha=self.momentum)
 
     def finish(self, client: Client) -> Update:
         return Update({"delta": client.delta(), "gradient": client.full_gradient})
 
-    def new_momentum(self, server: Server, updates: Aggregate) -> torch.Tensor:
+    def new_momentum(self, server: Server, sums: Aggregate) -> torch.Tensor:
         """``(1-b) c + b m`` with ``c = mean_S`` of the full-batch gradients."""
-        c = updates.uniform_mean("gradient")
-        return c.mul(1 - self.momentum).add(server.state["m"], alpha=self.momentum)
+        c = sums.mean("gradient")
+        return c.mul_(1 - self.momentum).add_(server.state["m"], alpha=self.momentum)
 
-    def step(self, server: Server, updates: Aggregate) -> None:
+    def step(self, server: Server, sums: Aggregate) -> None:
         """``m <- (1-b) c + b m`` and ``w <- ServerOpt(w, mean_S (w - w_k))``."""
-        server.state["m"] = self.new_momentum(server, updates)
-        self.server_optim.step(server, updates.uniform_mean("delta"))
+        server.state["m"] = self.new_momentum(server, sums)
+        self.server_optim.step(server, sums.mean("delta"))
 
 
 @ALGORITHMS.register_module()
@@ -88,19 +89,18 @@ class MIME(MIMELite):
     :class:`MIMELite`.
     """
 
-    exchanges = 2
-    training = (1,)
-    gradients = 2
+    exchanges = (Exchange(train=False, full_gradient=True), Exchange(gradients=2))
 
-    def bind(self, flat: FlatModel) -> None:
-        super().bind(flat)
-        self._center, self._own = torch.empty_like(flat.w), torch.empty_like(flat.w)
+    def setup(self, flat: FlatModel, local: LocalOptimizer, max_rounds: int) -> None:
+        super().setup(flat, local, max_rounds)
+        self._center = torch.empty_like(flat.w)
+        self._own = torch.empty_like(flat.w)
         self._norms = list(batchnorm_layers(flat.model).values())
 
     def broadcast(self, server: Server) -> Message:
         if server.exchange == 0:
             return server.message(server.w)
-        return server.message(server.w, {"d": server.scratch["d"]}, known=True)
+        return server.message(server.w, known=True, d=server.scratch["d"])
 
     def gradient(self, client: Client) -> None:
         """``g(w_k) - g(w)``, with the same minibatch, augmentation and dropout."""
@@ -115,17 +115,17 @@ class MIME(MIMELite):
 
     def correct(self, client: Client) -> None:
         """``(1-b)(g(w_k) - g(w)) + d``."""
-        client.grad.mul_(1 - self.momentum).add_(client.extras["d"])
+        client.grad.mul_(1 - self.momentum).add_(client.received["d"])
 
     def finish(self, client: Client) -> Update:
         if client.exchange == 0:
             return Update({"gradient": client.full_gradient})
         return Update({"delta": client.delta()})
 
-    def step(self, server: Server, updates: Aggregate) -> None:
+    def step(self, server: Server, sums: Aggregate) -> None:
         """First ``d``, which is also the new m; in the second exchange the server's state."""
         if server.exchange == 0:
-            server.scratch["d"] = self.new_momentum(server, updates)
+            server.scratch["d"] = self.new_momentum(server, sums)
             return
         server.state["m"] = server.scratch["d"]
-        self.server_optim.step(server, updates.uniform_mean("delta"))
+        self.server_optim.step(server, sums.mean("delta"))

@@ -49,7 +49,7 @@ class MOON(LocalLoss):
     def __init__(self, mu: NonNegative = 1.0, tau: Positive = 0.5) -> None:
         self.mu, self.tau = mu, tau
 
-    def check(self, flat: FlatModel) -> None:
+    def setup(self, flat: FlatModel) -> None:
         if not isinstance(flat.model, Classifier):
             raise ConfigError(
                 "local_loss: MOON compares one representation of every image, which classifiers "

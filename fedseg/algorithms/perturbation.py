@@ -8,6 +8,7 @@ from fedseg.batchnorm import batchnorm_layers, frozen_running_statistics
 from fedseg.core.algorithm import Algorithm
 from fedseg.core.client import Client
 from fedseg.core.flat import FlatModel
+from fedseg.core.messages import Exchange
 from fedseg.errors import ConfigError
 from fedseg.optim import OptimWrapper
 
@@ -20,22 +21,19 @@ class WeightPerturbation(Algorithm):
             codes let both passes update them).
     """
 
-    gradients = 2
+    exchanges = (Exchange(gradients=2),)
 
     def __init__(self, freeze_statistics: bool) -> None:
         self.freeze_statistics = freeze_statistics
 
-    def check(self, local: OptimWrapper, flat: FlatModel) -> None:
-        super().check(local, flat)
+    def setup(self, flat: FlatModel, local: OptimWrapper, max_rounds: int) -> None:
+        super().setup(flat, local, max_rounds)
         if type(local).gradient is not OptimWrapper.gradient:  # SAM's, or one of the user's own
             raise ConfigError(
                 f"optim_wrapper.type: {type(local).__name__} cannot be combined with "
                 f"{type(self).__name__}, which perturbs the weights itself (algorithm.rho): use "
                 f"OptimWrapper"
             )
-
-    def bind(self, flat: FlatModel) -> None:
-        super().bind(flat)
         self._center = torch.empty_like(flat.w)
         self._norms = list(batchnorm_layers(flat.model).values())
 

@@ -21,11 +21,13 @@ from torch import Tensor
 
 from fedseg.algorithms.passes import at_rest, client_batches, outputs_at
 from fedseg.config.schema import Float32, NonNegative, Positive, Share
+from fedseg.core.aggregate import Aggregate
 from fedseg.core.client import Client
 from fedseg.core.flat import FlatModel
 from fedseg.core.forward import forward, total_loss
 from fedseg.core.local_loss import LocalLoss, full_precision
 from fedseg.core.messages import Payload
+from fedseg.core.server import Server
 from fedseg.errors import ConfigError, DataError
 from fedseg.models.classifier import record_calls
 from fedseg.models.losses import PixelLoss, low
@@ -74,7 +76,7 @@ def choose_anchors(labels: Tensor, most: int) -> Tensor:
 class OfPixels(LocalLoss):
     """Base: for segmentation only."""
 
-    def check(self, flat: FlatModel) -> None:
+    def setup(self, flat: FlatModel) -> None:
         if not isinstance(flat.model, Segmentor):
             raise ConfigError(
                 f"local_loss: {type(self).__name__} is for segmentation; use a model of type "
@@ -185,8 +187,8 @@ class FedSeg(PixelContrast):
         self.background, self.known, self.threshold = background, known, threshold
         self.contrast, self.pseudo = contrast, pseudo
 
-    def check(self, flat: FlatModel) -> None:
-        super().check(flat)
+    def setup(self, flat: FlatModel) -> None:
+        super().setup(flat)
         if self.background and not isinstance(flat.model.criterion, PixelLoss):
             raise ConfigError(
                 "local_loss.background: needs model.loss CrossEntropy or OHEMCrossEntropy, not "
@@ -243,58 +245,6 @@ class FedSeg(PixelContrast):
 
 
 @LOCAL_LOSSES.register_module()
-class FedProtoPixels(PixelContrast):
-    """The model's loss plus the contrast of labelled pixels to the global prototypes of classes.
-
-    A prototype is the mean embedding of a class over the pixels of all clients that took part and
-    have it, under their trained models; the server keeps it until the class is sent again. Clients
-    send means by class and numbers of pixels, for which they pass over their images once more.
-
-    Args:
-        weight: of the contrast; 0: none.
-        temperature: of the contrast.
-        anchors: pixels of a batch in the contrast, at most.
-    """
-
-    def __init__(
-        self, weight: NonNegative = 1.0, temperature: Positive = 0.07, anchors: PositiveInt = 4096
-    ) -> None:
-        super().__init__(temperature, anchors)
-        self.weight = weight
-
-    def check(self, flat: FlatModel) -> None:
-        super().check(flat)
-        shape = ("classes", flat.model.embedding_width)
-        self.payloads = [Payload("pixel_prototypes", shape, "rows", broadcast=True)]
-
-    def receive(self, client: Client) -> None:
-        sent = client.payloads["pixel_prototypes"]
-        (self.classes,) = torch.nonzero(sent.any(1), as_tuple=True)  # nobody has sent the others
-        self.prototypes = full_precision(sent[self.classes])
-
-    def loss(self, client: Client) -> Tensor:
-        if not (self.weight and len(self.classes)):
-            return client.model_loss()
-        layer, end = client.model.embedding
-        with record_calls(layer) as calls:
-            total = client.model_loss()
-        features, labels = calls[0][end], client.batch["data_samples"]
-        small = small_labels(
-            labels, features.shape[-2:], client.payloads["pixel_prototypes"].shape[0]
-        )
-        with torch.autocast(labels.device.type, enabled=False):
-            labeled = small.masked_fill(small == ERASED, NONE)
-            return total + self.weight * self.term(client, features, labeled)
-
-    def finish(self, client: Client) -> dict[str, tuple[Tensor, Tensor]]:
-        sums, counts = (0, 0)
-        for of_images, pixels in image_means(client, self.data, None):
-            sums, counts = sums + of_images.double().sum(0), counts + pixels.double().sum(0)
-        means = sums / counts[:, None].clamp(min=1)
-        return {"pixel_prototypes": (means.to(client.w.dtype), counts.to(client.w.dtype))}
-
-
-@LOCAL_LOSSES.register_module()
 class ClassWeights(OfPixels):
     """Median frequency balancing (Eigen and Fergus, ICCV 2015) over the clients.
 
@@ -310,8 +260,8 @@ class ClassWeights(OfPixels):
     """
 
     payloads = (
-        Payload(PIXELS, ("classes",), "uniform", broadcast=True),
-        Payload(IMAGE_PIXELS, ("classes",), "uniform", broadcast=True),
+        Payload(PIXELS, ("classes",), broadcast=True),
+        Payload(IMAGE_PIXELS, ("classes",), broadcast=True),
     )
 
     def __init__(self, most: Annotated[Float32, Ge(1)] = 10.0) -> None:
@@ -352,6 +302,10 @@ class ClassWeights(OfPixels):
     def finish(self, client: Client) -> dict[str, Tensor]:
         dtype = client.w.dtype
         return {PIXELS: self.pixels.to(dtype), IMAGE_PIXELS: self.image_pixels.to(dtype)}
+
+    def step(self, server: Server, sums: Aggregate) -> None:
+        for name in (PIXELS, IMAGE_PIXELS):
+            server.state[name] = sums.payload(name)
 
 
 def median_frequency_weights(pixels: Tensor, image_pixels: Tensor, most: float) -> Tensor:

@@ -2,8 +2,8 @@
 
 All participants have the same weight. A rule treats everything that they send: vectors, payloads,
 BatchNorm's statistics and counters. What it cannot treat is refused: numbers of single clients,
-payloads whose rows have weights, sums by weights that clients send. A rule keeps the updates of a
-round, so memory grows with their number.
+and sums by weights that clients send. A rule keeps the updates of a round, so memory grows with
+their number.
 
 Yin et al., "Byzantine-Robust Distributed Learning: Towards Optimal Statistical Rates", ICML 2018
 (median, trimmed mean); Blanchard et al., "Machine Learning with Adversaries: Byzantine Tolerant
@@ -12,7 +12,6 @@ Gradient Descent", NeurIPS 2017 (Krum).
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Annotated
 
@@ -21,9 +20,9 @@ from annotated_types import Interval
 from mmengine.logging import print_log
 from torch import Tensor
 
+from fedseg.core.aggregate import Aggregate, SumRule, Sums, weightings
 from fedseg.core.algorithm import Algorithm
-from fedseg.core.messages import ClientResult, Payload
-from fedseg.core.server import Aggregate, accumulation_dtype
+from fedseg.core.messages import ClientResult
 from fedseg.errors import ConfigError
 from fedseg.registry import AGGREGATES
 from fedseg.units import floor_share
@@ -32,100 +31,101 @@ COUNTER = "counter "  # before the name of an integer buffer
 BelowHalf = Annotated[float, Interval(ge=0, lt=0.5)]
 
 
-class RobustRule:
-    """Base: called with the weightings of an algorithm it gives a round's aggregate."""
+class RobustRule(SumRule):
+    """Base: one vector in place of a mean, which a few bad updates cannot move far."""
 
-    single_updates = True
+    needs_every_update = True
 
-    def __call__(self, weightings: tuple[str, ...] = ("samples",)) -> "RobustAggregate":
-        return RobustAggregate(self, weightings)
+    def new_sums(self, algorithm: Algorithm) -> "RobustAggregate":
+        return RobustAggregate(self, algorithm.sums)
 
     def combine(self, vectors: Tensor, deltas: Tensor) -> Tensor:
         """One vector [D] for those of the participants [N, D]; their deltas are [N, D'], too."""
         raise NotImplementedError
 
 
-def check_treatable(algorithm: Algorithm, payloads: Iterable[Payload]) -> None:
+def check_treatable(algorithm: Algorithm) -> None:
     """Raise ConfigError for what a rule cannot treat: weights that clients send."""
-    own = sorted({*algorithm.weightings} - {"samples", "uniform"})
-    if own:
+    declared: set[str] = set()
+    for name in algorithm.sums:
+        declared.update(weightings(algorithm.sums, name))
+    sent = sorted(declared - {"samples", "uniform"})
+    if sent:
         raise ConfigError(
             f"robust: {type(algorithm).__name__} sums updates by weights that clients send "
-            f"({', '.join(own)}), which no rule bounds: take another algorithm, or robust=None"
+            f"({', '.join(sent)}), which no rule bounds: take another algorithm, or robust=None"
         )
-    for payload in payloads:
-        if payload.weighting not in ("samples", "uniform"):
-            raise ConfigError(
-                f"robust: {payload.name} has weights that clients send ({payload.weighting}), "
-                "which no rule bounds: leave out what declares it, or set robust=None"
-            )
 
 
 class RobustAggregate(Aggregate):
-    """Gives a rule's vector wherever an algorithm asks for a mean, and that times the weights."""
+    """Gives a rule's vector wherever an algorithm asks for a mean, and that times the weights.
 
-    single_updates = True
+    Payloads are treated likewise: a payload's sum is the rule's tensor times the participants.
+    """
 
-    def __init__(self, rule: RobustRule, weightings: tuple[str, ...]) -> None:
-        super().__init__(weightings)
+    def __init__(self, rule: RobustRule, sums: Sums) -> None:
+        super().__init__(sums)
         self._rule = rule
-        self._sent_tensors: defaultdict[str, list[Tensor]] = defaultdict(list)
+        self._sent: defaultdict[str, list[Tensor]] = defaultdict(list)
         self._combined: dict[str, Tensor] = {}
 
-    def add(self, *parts: ClientResult) -> None:
+    def add(self, result: ClientResult) -> None:
+        update = result.update
+        if update.numbers:
+            raise ConfigError(
+                f"robust: {', '.join(update.numbers)}: no rule bounds numbers of single clients: "
+                "take another algorithm, or robust=None"
+            )
+        sent = {**update.vectors, **update.payloads, "buffers": result.buffers}
+        sent |= {COUNTER + name: counter for name, counter in result.counters.items()}
+        for name, tensor in sent.items():
+            self._sent[name].append(tensor.detach().clone())
         self._combined.clear()
-        for part in parts:
-            if part.update.numbers:
-                raise ConfigError(
-                    f"robust: {', '.join(part.update.numbers)}: no rule bounds numbers of single "
-                    "clients: take another algorithm, or robust=None"
-                )
-            # nobody reads sums of what the rule treats, only the weights
-            counted = replace(part.update, vectors={})
-            super().add(replace(part, update=counted, buffers=part.buffers[:0], counters={}))
-            sent = {**part.update.vectors, **part.update.payloads, "buffers": part.buffers}
-            sent |= {COUNTER + name: counter for name, counter in part.counters.items()}
-            for name, tensor in sent.items():
-                self._sent_tensors[name].append(tensor.clone())
+        # nobody reads sums of what the rule treats, only the weights
+        counted = replace(update, vectors={}, payloads={})
+        super().add(replace(result, update=counted, buffers=result.buffers[:0], counters={}))
 
-    def mean(self, name: str = "delta") -> Tensor:
-        if name not in self._sent_tensors:
-            return super().mean(name)  # an error with the names of what was sent
-        if name not in self._combined:
-            self._combined[name] = self._combine(name)
-        return self._combined[name]
+    def mean(self, name: str = "delta", weighting: str | None = None) -> Tensor:
+        return self._combine(name).clone()
 
-    def _combine(self, name: str) -> Tensor:
-        """The rule's tensor for those of all participants, float64, in their shape."""
-        tensors = self._sent_tensors[name]
-        if len(tensors) < self.num_clients:
-            raise ConfigError(
-                f"robust: {name}: {self.num_clients - len(tensors)} of {self.num_clients} "
-                "participants do not send it, and a rule needs that of all: set robust=None"
-            )
-        dtype = accumulation_dtype(tensors[0].device)
-        vectors = torch.stack([tensor.flatten() for tensor in tensors]).to(dtype)
-        deltas = vectors
-        if "delta" in self._sent_tensors:
-            deltas = torch.stack(self._sent_tensors["delta"]).to(dtype)
-        combined = self._rule.combine(vectors, deltas)
-        if not isinstance(combined, Tensor) or combined.shape != vectors[0].shape:
-            kind, shape = type(combined).__name__, [*getattr(combined, "shape", ())]
-            raise ConfigError(
-                f"robust: {type(self._rule).__name__}.combine must return a tensor "
-                f"{[*vectors[0].shape]}, not {kind} {shape}"
-            )
-        return combined.view(tensors[0].shape)
+    def total(self, name: str = "delta", weighting: str | None = None) -> Tensor:
+        if weighting is None:
+            weighting = weightings(self._declared, name)[0]
+        return self._combine(name) * self.weights[weighting]
+
+    def payload(self, name: str) -> Tensor:
+        return self._combine(name) * self.num_clients
+
+    def buffers(self) -> Tensor:
+        return self._combine("buffers").clone()
 
     def counters(self) -> dict[str, Tensor]:
-        names = [name for name in self._sent_tensors if name.startswith(COUNTER)]
-        return {name.removeprefix(COUNTER): self.mean(name).round().long() for name in names}
+        names = [name for name in self._sent if name.startswith(COUNTER)]
+        return {name.removeprefix(COUNTER): self._combine(name).round().long() for name in names}
 
-    def uniform_mean(self, name: str = "delta") -> Tensor:
-        return self.mean(name).clone()  # unlike the mean it is the caller's to change
+    def _combine(self, name: str) -> Tensor:
+        """The rule's tensor of what the participants sent under a name, float64."""
+        if name not in self._combined:
+            self._combined[name] = self._apply_rule(name)
+        return self._combined[name]
 
-    def weighted_sum(self, name: str, weighting: str) -> Tensor:
-        return self.mean(name) * self.weights[weighting]
+    def _apply_rule(self, name: str) -> Tensor:
+        sent = self._sent[name]
+        if len(sent) < self.num_clients:
+            raise ConfigError(
+                f"robust: {name}: {self.num_clients - len(sent)} of {self.num_clients} "
+                "participants do not send it, and a rule needs that of all: set robust=None"
+            )
+        vectors = torch.stack([tensor.flatten() for tensor in sent]).double()
+        deltas = torch.stack(self._sent["delta"]).double() if "delta" in self._sent else vectors
+        combined = self._rule.combine(vectors, deltas)
+        if not isinstance(combined, Tensor) or combined.shape != vectors[0].shape:
+            found = [*combined.shape] if isinstance(combined, Tensor) else type(combined)
+            raise ConfigError(
+                f"robust: {type(self._rule).__name__}.combine must return a tensor "
+                f"{[*vectors[0].shape]}, not {found}"
+            )
+        return combined.view(sent[0].shape)
 
 
 @AGGREGATES.register_module()

@@ -13,16 +13,15 @@ mean gradient and the control variates grow from one participation to the next, 
 :mod:`fedseg.algorithms.mean_gradient`; ``count_momentum`` is for that.
 """
 
-import torch
-
 from fedseg.algorithms.mean_gradient import check_optimizer, k_eta
 from fedseg.config.schema import Positive
+from fedseg.core.aggregate import Aggregate
 from fedseg.core.algorithm import Algorithm
-from fedseg.core.arithmetic import descend
 from fedseg.core.client import Client
 from fedseg.core.flat import FlatModel
 from fedseg.core.messages import Message, Update
-from fedseg.core.server import Aggregate, Server
+from fedseg.core.server import Server
+from fedseg.core.vectors import descend
 from fedseg.optim import OptimWrapper
 from fedseg.registry import ALGORITHMS
 
@@ -37,38 +36,31 @@ class SCAFFOLD(Algorithm):
             ``c_k`` is a mean gradient with momentum, too; no effect without momentum.
     """
 
-    client_vectors = ("control",)
-    server_vectors = ("control",)
-    weightings = ("samples", "uniform")  # the buffers are averaged by samples, the model is not
+    client_vectors = server_vectors = ("control",)
+    sums = {"delta": "uniform", "control": "uniform"}
 
     def __init__(self, eta_g: Positive = 1.0, count_momentum: bool = False) -> None:
-        self.eta_g, self.count_momentum = eta_g, count_momentum
+        self.eta_g = eta_g
+        self.count_momentum = count_momentum
 
-    def check(self, local: OptimWrapper, flat: FlatModel) -> None:
+    def setup(self, flat: FlatModel, local: OptimWrapper, max_rounds: int) -> None:
         check_optimizer(local, type(self).__name__, self.count_momentum)
 
-    def bind(self, flat: FlatModel) -> None:
-        self._difference = torch.empty_like(flat.w)
-
     def broadcast(self, server: Server) -> Message:
-        return server.message(server.w, {"control": server.state["control"]})
+        return server.message(server.w, control=server.state["control"])
 
     def correct(self, client: Client) -> None:
         """``g - c_k + c`` (equation 3)."""
-        torch.sub(client.extras["control"], client.state["control"], out=self._difference)
-        client.grad.add_(self._difference)
+        client.grad.add_(client.received["control"] - client.state["control"])
 
     def finish(self, client: Client) -> Update:
         """``c_k+ = c_k - c + (w - w_k)/(K_k eta)`` (equation 4)."""
         delta = client.delta()
-        change = torch.div(delta, k_eta(client, self.count_momentum), out=self._difference)
-        change.sub_(client.extras["control"])
-        client.state["control"].add_(change)
+        change = delta / k_eta(client, self.count_momentum) - client.received["control"]
+        client.state["control"] += change
         return Update({"delta": delta, "control": change})
 
-    def step(self, server: Server, updates: Aggregate) -> None:
+    def step(self, server: Server, sums: Aggregate) -> None:
         """``w <- w - eta_g mean_S(w - w_k)``, ``c <- c + 1/K sum_S (c_k+ - c_k)`` (equation 5)."""
-        delta = updates.uniform_mean("delta")
-        descend(server.w, delta if self.eta_g == 1 else delta * self.eta_g)
-        change = updates.weighted_sum("control", "uniform")
-        server.state["control"].add_(change, alpha=1 / server.num_clients)
+        descend(server.w, self.eta_g * sums.mean("delta"))
+        server.state["control"].add_(sums.total("control"), alpha=1 / server.num_clients)

@@ -13,12 +13,13 @@ from torch import Tensor
 
 from fedseg.algorithms.passes import outputs_at
 from fedseg.config.schema import Share
+from fedseg.core.aggregate import Aggregate
 from fedseg.core.client import Client
 from fedseg.core.flat import FlatModel
 from fedseg.core.forward import total_loss
 from fedseg.core.local_loss import LocalLoss
 from fedseg.core.messages import Payload
-from fedseg.core.server import Aggregate, Server
+from fedseg.core.server import Server
 from fedseg.errors import ConfigError
 from fedseg.models.losses import CrossEntropy, OHEMCrossEntropy
 from fedseg.models.segmentor import Segmentor
@@ -56,7 +57,7 @@ class SelfTraining(LocalLoss):
         self.threshold, self.share = threshold, share
         self.every, self.average_from = every, average_from
 
-    def check(self, flat: FlatModel) -> None:
+    def setup(self, flat: FlatModel) -> None:
         if not isinstance(flat.model, Segmentor) or not isinstance(
             flat.model.criterion, CrossEntropy | OHEMCrossEntropy
         ):
@@ -81,7 +82,7 @@ class SelfTraining(LocalLoss):
         left, valid = (targets == ERASED).sum(), (labels != model.criterion.ignore_index).sum()
         return total * (1 - left / valid.clamp(min=1))
 
-    def step(self, server: Server, updates: Aggregate) -> None:
+    def step(self, server: Server, sums: Aggregate) -> None:
         if not server.state[TEACHER].any():
             server.state[TEACHER] = self.initial.to(server.state[TEACHER], copy=True)
         if not self.every or server.round % self.every:

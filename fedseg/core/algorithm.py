@@ -1,74 +1,76 @@
 """Base of the algorithms: a client rule and a server rule over flat vectors."""
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import torch
+from torch import Tensor
 
+from fedseg.core.aggregate import Aggregate, Sums
 from fedseg.core.client import Client, LocalOptimizer
 from fedseg.core.flat import FlatModel
-from fedseg.core.messages import Message, Payload, Update
-from fedseg.core.server import Aggregate, Server
+from fedseg.core.messages import Exchange, Message, Payload, Update
+from fedseg.core.server import Server
+from fedseg.errors import ConfigError
 
 
-class Algorithm:
+class Algorithm(ABC):
     """A client rule (``gradient``, ``correct``, ``finish``) and a server rule (``step``).
 
     The round around it is the same for all: the server broadcasts, every participant does its local
     steps, their updates are summed, the server steps. A subclass overrides what its paper changes.
 
     Attributes:
-        exchanges: broadcasts and answers in a round.
-        training: the exchanges (from 0) in which clients do local steps; None: all.
-        full_gradient: the exchanges in which each client first computes its full-batch gradient at
-            what it received; it is in ``client.full_gradient``.
+        exchanges: the broadcasts of a round, and what clients do after each; they train in the
+            last one, which gives the round its losses, BatchNorm statistics and client states.
         client_vectors: names of vectors like ``w`` that each client keeps between its rounds, in
             ``client.state``; zeros at its first participation.
         own_model: name in ``client.state`` of a client's own full model, with which it is
             evaluated; None: it has none.
         server_vectors: names of vectors like ``w`` that the server keeps, in ``server.state``;
             zeros at the start.
-        weightings: how the updates are summed: ``"samples"`` (weights N_k; always among them),
-            ``"uniform"`` (1), or a name of its own, for which ``finish`` gives each update its
-            weight.
+        sums: for every vector that clients send, by which weights it is summed: ``"samples"``
+            (N_k), ``"uniform"`` (1), or a name of its own, for which ``finish`` gives each update
+            its weight; several as a tuple.
         payloads: what is exchanged besides vectors like ``w``; ``finish`` puts it into the update.
-        aggregate: the class that sums up the updates; a run may have another (``robust``).
+        needs_every_update: whether the server gets every update by itself, not sums of blocks.
         data: the clients' data, for passes of its own.
-        gradients: gradients that a local step takes; its forward-backward passes are that many
-            times those of the local optimizer's gradient.
     """
 
-    exchanges: ClassVar[int] = 1
-    training: ClassVar[tuple[int, ...] | None] = None
-    full_gradient: ClassVar[tuple[int, ...]] = ()
+    exchanges: ClassVar[tuple[Exchange, ...]] = (Exchange(),)
     client_vectors: ClassVar[tuple[str, ...]] = ()
     own_model: ClassVar[str | None] = None
     server_vectors: ClassVar[tuple[str, ...]] = ()
-    weightings: ClassVar[tuple[str, ...]] = ("samples",)
+    sums: Sums = {"delta": "samples"}
     payloads: Sequence[Payload] = ()
-    aggregate: Any = Aggregate
+    needs_every_update: ClassVar[bool] = False
     data: Any = None
-    gradients: ClassVar[int] = 1
 
-    def bind(self, flat: FlatModel) -> None:
-        """Called once with the model's vectors; allocate scratch vectors like ``w`` here."""
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Raise ConfigError for a declaration that no round can follow."""
+        super().__init_subclass__(**options)
+        for name in ("client_vectors", "server_vectors"):
+            if isinstance(getattr(cls, name), str):
+                raise ConfigError(f"{cls.__name__}.{name}: must be a tuple of names, not a text")
+        if not cls.exchanges or not all(isinstance(e, Exchange) for e in cls.exchanges):
+            raise ConfigError(f"{cls.__name__}.exchanges: must be a tuple of at least one Exchange")
+        training = [exchange.train for exchange in cls.exchanges]
+        if any(training) and not training[-1]:
+            raise ConfigError(
+                f"{cls.__name__}.exchanges: clients must train in the last one, which gives a "
+                "round its losses, statistics and client states, or in none"
+            )
 
-    def check(self, local: LocalOptimizer, flat: FlatModel) -> None:
-        """Raise ConfigError for a local optimizer or a model that this algorithm cannot use."""
+    def setup(self, flat: FlatModel, local: LocalOptimizer, max_rounds: int) -> None:
+        """Called once before training: allocate scratch vectors like ``w`` here.
 
-    def check_rounds(self, max_rounds: int) -> None:
-        """Raise ConfigError for a schedule that does not fit the rounds of the run."""
+        Args:
+            flat: the model. local: the local optimizer. max_rounds: rounds of the run.
 
-    def trains(self, exchange: int) -> bool:
-        """True if clients do local steps in an exchange."""
-        return self.training is None or exchange in self.training
-
-    def passes(self) -> list[list[bool]]:
-        """For every exchange, a client's passes over its data: full gradient (True), steps."""
-        return [
-            [True] * (exchange in self.full_gradient) + [False] * self.trains(exchange)
-            for exchange in range(self.exchanges)
-        ]
+        Raises:
+            ConfigError: the algorithm does not apply to one of them.
+        """
 
     def broadcast(self, server: Server) -> Message:
         """The message to every participant; ``server.exchange`` counts the exchanges of a round."""
@@ -91,7 +93,17 @@ class Algorithm:
         """After the last local step: update ``client.state`` and return what is sent."""
         return Update({"delta": client.delta()})
 
-    def diagnostics(self, server: Server) -> dict[str, float]:
+    def load(self, payloads: Mapping[str, Tensor]) -> None:
+        """Bring what the model has besides its vectors to where the server's is.
+
+        Called before an evaluation on a worker, with the payloads of the next message.
+        """
+
+    def new_sums(self) -> Aggregate:
+        """Empty sums for an exchange."""
+        return Aggregate(self.sums)
+
+    def metrics(self, server: Server) -> dict[str, float]:
         """Figures of the finished round for the history, by name.
 
         By default ``norm_<name>`` of every vector that the server keeps: one that grows from round
@@ -102,6 +114,11 @@ class Algorithm:
             f"norm_{n}": float(v.norm()) for n, v in kept.items() if isinstance(v, torch.Tensor)
         }
 
-    def step(self, server: Server, updates: Aggregate) -> None:
-        """Change ``server.w`` and ``server.state`` with the aggregated updates."""
-        raise NotImplementedError
+    @abstractmethod
+    def step(self, server: Server, sums: Aggregate) -> None:
+        """Change ``server.w`` and ``server.state`` with the sums of the updates."""
+
+
+def uses_full_gradient(algorithm: Algorithm) -> bool:
+    """True if clients compute full-batch gradients in some exchange."""
+    return any(exchange.full_gradient for exchange in algorithm.exchanges)

@@ -56,7 +56,7 @@ class Client:
         w, grad: the model's parameters and gradient, flat, live.
         buffers, counters: float buffers (flat, live) and integer buffers (by name, live).
         start: the parameters that it started from, flat; do not change in place.
-        extras: further tensors of the message, for example the server's control variate.
+        received: further tensors of the message, for example the server's control variate.
         payloads: the server's values of broadcast payloads, by name, in the model's dtype.
         numbers: those of the message for this client, by name.
         state: its own vectors, kept between its rounds; assign or change in place.
@@ -81,7 +81,7 @@ class Client:
         self.buffers = trainer.flat.buffers
         self.counters = trainer.flat.counters
         self.start = message.w
-        self.extras = message.extras
+        self.received = message.extras
         self.payloads = message.payloads
         self.numbers = {name: values[task.client] for name, values in message.numbers.items()}
         self.local = trainer.local

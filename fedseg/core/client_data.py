@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fedseg.core.messages import Exchange
 from fedseg.errors import ConfigError
 
 
@@ -25,6 +26,14 @@ class Job:
     client: int
     full: bool = False
     steps: int | None = None
+
+
+def client_jobs(exchange: Exchange, round_: int, number: int, client: int) -> Iterator[Job]:
+    """The passes of one client over its data in exchange ``number`` of a round, in their order."""
+    if exchange.full_gradient:
+        yield Job(round_, number, client, full=True)
+    if exchange.train:
+        yield Job(round_, number, client)
 
 
 class ClientData(ABC):
@@ -61,14 +70,14 @@ class ClientData(ABC):
         """True if an image's preprocessing is random."""
         return True
 
-    def start(self, jobs: Iterable[Job]) -> None:  # noqa: B027 - not every kind has workers
+    def start(self, jobs: Iterable[Job]) -> None:
         """Start streaming the batches of these jobs, in this order."""
 
     @abstractmethod
     def batches(self, job: Job) -> Iterator[Any]:
         """The batches of the next job of the stream, which must be ``job``."""
 
-    def close(self) -> None:  # noqa: B027
+    def close(self) -> None:
         """Release workers."""
 
 
@@ -80,19 +89,17 @@ class JobStream:
         participants: round -> client positions.
         first: first round, 1-based.
         last: last round, included.
-        passes: for every exchange of a round, the passes of each client over its data: True for a
-            full-batch gradient, False for local steps.
+        exchanges: of a round.
     """
 
     participants: Callable[[int], list[int]]
     first: int
     last: int
-    passes: Sequence[Sequence[bool]] = ((False,),)
+    exchanges: Sequence[Exchange] = (Exchange(),)
 
     def __iter__(self) -> Iterator[Job]:
         for round_ in range(self.first, self.last + 1):
             participants = self.participants(round_)
-            for exchange, passes in enumerate(self.passes):
+            for number, exchange in enumerate(self.exchanges):
                 for client in participants:
-                    for full in passes:
-                        yield Job(round_, exchange, client, full)
+                    yield from client_jobs(exchange, round_, number, client)

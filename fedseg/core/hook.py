@@ -8,12 +8,13 @@ from typing import Any, Protocol
 from mmengine.hooks import Hook
 from torch import Tensor, nn
 
+from fedseg.core.aggregate import Aggregate
 from fedseg.core.algorithm import Algorithm
 from fedseg.core.client import Client, LocalOptimizer
 from fedseg.core.client_data import ClientData
 from fedseg.core.flat import FlatModel
 from fedseg.core.messages import Outcome, Payload, Update
-from fedseg.core.server import Aggregate, Server
+from fedseg.core.server import Server
 
 
 class Run(Protocol):
@@ -90,7 +91,7 @@ class FederatedHook(Hook):
     def after_result(self, runner: Run, result: Outcome) -> None:
         """The server has taken a client's result, or rejected it; its loss is a plain number."""
 
-    def after_aggregate(self, runner: Run, updates: Aggregate) -> None:
+    def after_aggregate(self, runner: Run, sums: Aggregate) -> None:
         """The updates of an exchange are summed, before the server's step."""
 
     def after_round(self, runner: Run, record: dict[str, Any]) -> None:

@@ -6,10 +6,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedseg.core.aggregate import Aggregate
 from fedseg.core.client import Client
 from fedseg.core.flat import FlatModel
 from fedseg.core.messages import Payload
-from fedseg.core.server import Aggregate, Server
+from fedseg.core.server import Server
 
 
 class LocalLoss:
@@ -19,15 +20,19 @@ class LocalLoss:
     keeps between a client's rounds are in ``client.state``, under names that no algorithm uses.
 
     Attributes:
-        payloads: what it exchanges with the server besides the model; may be set in ``check``.
+        payloads: what it exchanges with the server besides the model; may be set in ``setup``.
         data: the clients' data, for passes of its own.
     """
 
     payloads: Sequence[Payload] = ()
     data: Any = None
 
-    def check(self, flat: FlatModel) -> None:
-        """Raise ConfigError for a model that the loss does not apply to; called once."""
+    def setup(self, flat: FlatModel) -> None:
+        """Called once before training.
+
+        Raises:
+            ConfigError: the loss does not apply to the model.
+        """
 
     def receive(self, client: Client) -> None:
         """Before a client's steps, and before a full gradient: ``client.payloads`` by name."""
@@ -36,14 +41,11 @@ class LocalLoss:
         """The loss of ``client.batch`` at the present ``client.w``, a 0-d tensor with a graph."""
         return client.model_loss()
 
-    def finish(self, client: Client) -> Mapping[str, Tensor | tuple[Tensor, Tensor]] | None:
+    def finish(self, client: Client) -> Mapping[str, Tensor] | None:
         """After the last local step: update ``client.state``, return the payloads to send."""
 
-    def step(self, server: Server, updates: Aggregate) -> None:
-        """After the algorithm's step: change ``server.state``; by default it takes the means."""
-        for payload in self.payloads:
-            if payload.broadcast:
-                server.take_payload(payload.name, updates)
+    def step(self, server: Server, sums: Aggregate) -> None:
+        """After the algorithm's step: change ``server.state`` with the payloads' sums."""
 
 
 def full_precision(tensor: Tensor) -> Tensor:

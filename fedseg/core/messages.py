@@ -2,11 +2,10 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any, Literal, NamedTuple
 
 import torch
-from pydantic import NonNegativeInt
+from pydantic import NonNegativeInt, PositiveInt
 from torch import Tensor
 
 
@@ -18,21 +17,36 @@ class Payload:
         name: in ``Update.payloads``, ``Message.payloads`` and ``Server.state``.
         shape: of the tensor; ``"classes"`` in it is the data set's number of classes, ``"clients"``
             that of all clients; None: that of ``w``.
-        weighting: of the mean over clients: ``"samples"``, ``"uniform"``, the name of a weight that
-            updates bring, or ``"rows"``. Then each row of the first dimension has its own weight,
-            and (rows, weights [R]) is sent: class means with counts give the means over all
-            clients, and a row of weight 0 counts nowhere, whatever is in it.
         broadcast: whether the server keeps a tensor of the name, zeros at first, and sends it with
             every message; else it is only sent upward.
+
+    What clients send is summed, without weights; a mean is the quotient of two payloads, such as
+    the sums and the counts of every class.
     """
 
     name: str
     shape: tuple[NonNegativeInt | Literal["classes", "clients"], ...] | None = None
-    weighting: str = "samples"
     broadcast: bool = False
 
 
-NUMBER_BYTES = 8  # a Python number on the wire
+@dataclass(frozen=True)
+class Exchange:
+    """One broadcast of a round, and what every participant does before it answers.
+
+    Attributes:
+        train: do local steps.
+        full_gradient: first compute the full-batch gradient at what it received; it is in
+            ``client.full_gradient``.
+        gradients: gradients that a local step takes; its forward-backward passes are that many
+            times those of the local optimizer's gradient.
+    """
+
+    train: bool = True
+    full_gradient: bool = False
+    gradients: PositiveInt = 1
+
+
+NUMBER_BYTES = 8  # a number on the wire
 
 
 def num_bytes(tensors: Iterable[Tensor]) -> int:
@@ -52,12 +66,11 @@ class Size(NamedTuple):
     more_vectors: int = 0
 
 
-def _measure(shape: torch.Size, payloads: Iterable[Any]) -> tuple[int, int]:
-    """``more_bytes`` and ``more_vectors`` of payloads; what is no tensor is refused later."""
-    parts = chain.from_iterable(p if isinstance(p, tuple) else (p,) for p in payloads)
-    tensors = [part for part in parts if isinstance(part, Tensor)]
-    like = [tensor.element_size() for tensor in tensors if tensor.shape == shape]
-    return num_bytes(t for t in tensors if t.shape != shape), sum(like)
+def _measure(shape: torch.Size, tensors: Iterable[Tensor]) -> tuple[int, int]:
+    """``more_bytes`` and ``more_vectors`` of tensors, where ``w`` has this shape."""
+    tensors = list(tensors)
+    vectors = [tensor.element_size() for tensor in tensors if tensor.shape == shape]
+    return num_bytes(tensor for tensor in tensors if tensor.shape != shape), sum(vectors)
 
 
 @dataclass
@@ -106,7 +119,7 @@ class Update:
     Attributes:
         vectors: by name.
         weights: the update's weights in sums with the algorithm's own weightings, by name
-            (:class:`fedseg.core.algorithm.Algorithm`); numbers, not counted as traffic.
+            (``Algorithm.sums``).
         num_bytes: size of the vectors on the wire, if they are sent in another form.
         payloads: declared ones (:class:`Payload`) by name; what is left out is not sent.
         numbers: by name; the server has them by client, in ``Aggregate.numbers``.
@@ -115,14 +128,14 @@ class Update:
     vectors: dict[str, Tensor]
     weights: Mapping[str, float] = field(default_factory=dict)
     num_bytes: int | None = None
-    payloads: dict[str, Tensor | tuple[Tensor, Tensor]] = field(default_factory=dict)
-    numbers: Mapping[str, float] = field(default_factory=dict)
+    payloads: dict[str, Tensor] = field(default_factory=dict)
+    numbers: dict[str, float] = field(default_factory=dict)
 
     def size(self, shape: torch.Size) -> Size:
         """The size of the update, where vectors have this shape."""
-        more_bytes, more_vectors = _measure(shape, self.payloads.values())
-        more_bytes += NUMBER_BYTES * len(self.numbers)
-        return Size(len(self.vectors), self.num_bytes, more_bytes, more_vectors)
+        others, vectors = _measure(shape, self.payloads.values())
+        others += NUMBER_BYTES * len(self.numbers)
+        return Size(len(self.vectors), self.num_bytes, others, vectors)
 
 
 @dataclass(frozen=True)
@@ -144,7 +157,6 @@ class ClientResult:
 
     ``update`` and ``buffers`` may be in memory that the next client overwrites: use them before
     asking for the next result. ``norms`` of what is sent are computed by the validation.
-    ``declared`` are the payloads that it may send, by name.
     """
 
     task: Task
@@ -154,7 +166,6 @@ class ClientResult:
     state: dict[str, Tensor]
     loss: float
     norms: dict[str, float] = field(default_factory=dict)
-    declared: Mapping[str, Payload] = field(default_factory=dict)
 
 
 @dataclass
@@ -164,8 +175,8 @@ class Outcome:
     Attributes:
         size: of the update. norms: of what is sent, by name.
         reason: why the update is rejected, or None.
-        sums: what the server adds up now, in order: results of single clients
-            (:class:`ClientResult`) or sums of blocks of them (``Aggregate``).
+        result: the accepted update, where the server sums every update itself.
+        block: the sums of a block of clients (``Aggregate``), with its last client.
     """
 
     task: Task
@@ -174,4 +185,5 @@ class Outcome:
     size: Size
     norms: Mapping[str, float]
     reason: str | None
-    sums: list[Any]
+    result: ClientResult | None = None
+    block: Any = None

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedseg.core.client_data import Job
+from fedseg.core.client_data import client_jobs
 from fedseg.core.messages import Task
 from fedseg.core.server import Server
 from fedseg.curvature.checkpoint import RunData, find_checkpoints, opened
@@ -132,26 +132,32 @@ def train_models(
         average = build(HOOKS, options, "averaging", base=ModelAverage)
         rounds = run.config.train_cfg.max_rounds
         local.change_rates(average.local_lrs(local.optimizer, number, rounds))
-    last, trained = max(filter(algorithm.trains, range(algorithm.exchanges))), []
+    last, trained = len(algorithm.exchanges) - 1, []
     chosen = [run.sampler.participants(number)] * (last + 1)  # of each exchange
     if clients is not None:
         chosen[last] = [c for c, name in enumerate(data.clients) if name in clients]
-    executor, passes = InProcessExecutor(), algorithm.passes()
+    executor = InProcessExecutor()
     executor.bind(run)
-    plan = ((e, c, full) for e in range(last + 1) for c in chosen[e] for full in passes[e])
+    jobs = []
+    for position, exchange in enumerate(algorithm.exchanges):
+        for client in chosen[position]:
+            jobs.extend(client_jobs(exchange, number, position, client))
     try:
-        executor.start([Job(number, *job) for job in plan])
+        executor.start(jobs)
         for server.exchange, those in enumerate(chosen):
             message = algorithm.broadcast(server)
-            updates = algorithm.aggregate(algorithm.weightings)
+            sums = run.trainer.sum_rule.new_sums(algorithm)
             facts = [(c, data.clients[c], data.sizes[c], data.num_steps(c)) for c in those]
             tasks = [Task(number, server.exchange, *f, store.look_up(f[1])) for f in facts]
             for outcome in executor.run(tasks, message):
                 if server.exchange == last:
                     trained.append(Point(outcome.task.name, flat.w.clone(), flat.buffers.clone()))
-                updates.add(*outcome.sums)
+                if outcome.result is not None:
+                    sums.add(outcome.result)
+                if outcome.block is not None:
+                    sums.merge(outcome.block)
             if server.exchange < last:
-                algorithm.step(server, updates)
+                algorithm.step(server, sums)
     finally:
         local.restore_rates()  # others are trained after this
         data.close()

@@ -70,8 +70,7 @@ class CurvatureHook(FederatedHook):
         self._trained = []
 
     def after_client(self, runner: Run, client: Client, update: Update) -> None:
-        trains, exchanges = runner.algorithm.trains, range(runner.algorithm.exchanges)
-        final = client.exchange == max(filter(trains, exchanges))  # others' models are thrown away
+        final = client.exchange == len(runner.algorithm.exchanges) - 1  # others are thrown away
         if self._of_participants and final and client.round % self.interval == 0:
             point = Point(client.id, client.w.clone(), client.buffers.clone())
             self._trained.append((point, client.start - client.w))

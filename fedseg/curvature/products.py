@@ -16,7 +16,6 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from fedseg.core.flat import FlatModel
 from fedseg.core.forward import forward, total_loss
-from fedseg.core.server import accumulation_dtype
 from fedseg.curvature.surface import Batch, LossSurface
 from fedseg.errors import ConfigError
 from fedseg.models.losses import PixelLoss
@@ -46,7 +45,7 @@ class Products:
     def __call__(self, v: np.ndarray) -> np.ndarray:
         surface = self._surface
         vectors = split(surface.flat, torch.from_numpy(np.asarray(v).reshape(-1)).to(surface.w))
-        dtype = accumulation_dtype(surface.w.device)
+        dtype = torch.float64
         product = torch.zeros(self.n, dtype=dtype, device=surface.w.device)
         total = surface.total
         with torch.enable_grad(), twice_differentiable(surface.flat.model), surface.evaluating():

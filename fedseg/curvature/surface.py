@@ -18,10 +18,9 @@ import torch
 from torch import Tensor
 
 from fedseg.batchnorm import batch_statistics, batchnorm_layers
-from fedseg.core.arithmetic import accumulate
 from fedseg.core.flat import FlatModel
 from fedseg.core.forward import forward, prepare_batch, total_loss
-from fedseg.core.server import accumulation_dtype
+from fedseg.core.vectors import accumulate
 from fedseg.errors import ConfigError
 from fedseg.evaluation.sets import EvaluationSet
 from fedseg.optim.sam import adaptive_mask
@@ -138,7 +137,7 @@ class LossSurface:
 
     def gradient(self) -> tuple[Tensor, float]:
         """The gradient of L_D at w, flat, summed in double precision; and L_D(w)."""
-        gradient, mean = torch.zeros_like(self.w, dtype=accumulation_dtype(self.w.device)), 0.0
+        gradient, mean = torch.zeros_like(self.w, dtype=torch.float64), 0.0
         total = self.total
         with torch.enable_grad(), self.evaluating():
             for batch in self:

@@ -1,45 +1,66 @@
 """Running clients, and summing their updates by blocks, whoever trains them."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from fedseg.core.algorithm import Algorithm
 from fedseg.core.client_data import Job
-from fedseg.core.messages import Message, Outcome, Task
-from fedseg.core.server import Aggregate
+from fedseg.core.messages import ClientResult, Message, Outcome, Task
 from fedseg.engine.trainer import ClientTrainer
-from fedseg.engine.updates import validate_update
+from fedseg.engine.updates import check_contract, find_fault
 from fedseg.registry import EXECUTORS
 
 MAX_BLOCKS = 128
 
 
-def block_size(participants: int, algorithm: Algorithm) -> int:
+def block_size(participants: int, trainer: ClientTrainer) -> int:
     """Participants whose updates are summed before the server sees them.
 
     A function of their number alone: the bits of a sum must not depend on who computes it.
     """
-    single = algorithm.aggregate.single_updates or not participants
-    return 1 if single else -(-participants // MAX_BLOCKS)
+    if trainer.needs_every_update or participants == 0:
+        return 1
+    return math.ceil(participants / MAX_BLOCKS)
 
 
 def train_block(trainer: ClientTrainer, tasks: list[Task], message: Message) -> Iterator[Outcome]:
-    """Train the clients of a block in turn, check their updates and sum up those that count.
+    """Train the clients of a block in turn, and check and sum their updates.
 
-    An update alone in its block stays as it is: half the size of its weighted sum in float64.
+    The outcome of the last client carries the sums of the block. A client alone in its block
+    carries its update as it is: half the size of its weighted sum in float64.
     """
-    sums = Aggregate(trainer.algorithm.weightings)
-    trained = trainer.algorithm.trains(tasks[0].exchange)
+    if len(tasks) == 1:
+        result, outcome = _train(trainer, tasks[0], message)
+        if outcome.reason is None:
+            outcome.result = result
+        yield outcome
+        return
+    block = trainer.algorithm.new_sums()
     for task in tasks:
-        result = trainer.train(task, message)
-        reason = validate_update(result, message, trained, trainer.algorithm.weightings)
-        parts = [result] if reason is None else []
-        if len(tasks) > 1:
-            sums.add(*parts)
-            parts = [sums] if task is tasks[-1] and sums.num_clients else []
-        size, norms = result.update.size(message.w.shape), result.norms
-        yield Outcome(task, result.state, result.loss, size, norms, reason, parts)
+        result, outcome = _train(trainer, task, message)
+        if outcome.reason is None:
+            block.add(result)
+        if task is tasks[-1] and block.num_clients:
+            outcome.block = block
+        yield outcome
+
+
+def _train(trainer: ClientTrainer, task: Task, message: Message) -> tuple[ClientResult, Outcome]:
+    result = trainer.train(task, message)
+    if task.exchange not in trainer.checked_exchanges:
+        check_contract(result, message, trainer.algorithm, trainer.payloads)
+        trainer.checked_exchanges.add(task.exchange)
+    reason = find_fault(result, message)
+    outcome = Outcome(
+        task=task,
+        state=result.state,
+        loss=result.loss,
+        size=result.update.size(message.w.shape),
+        norms=result.norms,
+        reason=reason,
+    )
+    return result, outcome
 
 
 class Executor(ABC):
@@ -57,7 +78,7 @@ class Executor(ABC):
     def run(self, tasks: list[Task], message: Message) -> Iterator[Outcome]:
         """Yield the outcome of every participant of an exchange, in the order of the tasks."""
 
-    def close(self) -> None:  # noqa: B027 - most hold nothing
+    def close(self) -> None:
         """Release the executor's resources."""
 
 
@@ -69,6 +90,6 @@ class InProcessExecutor(Executor):
         self.trainer.data.start(jobs)
 
     def run(self, tasks: list[Task], message: Message) -> Iterator[Outcome]:
-        size = block_size(len(tasks), self.trainer.algorithm)
+        size = block_size(len(tasks), self.trainer)
         for first in range(0, len(tasks), size):
             yield from train_block(self.trainer, tasks[first : first + size], message)

@@ -14,11 +14,11 @@ from mmengine.runner import BaseLoop
 from pydantic import NonNegativeInt, PositiveInt
 
 from fedseg.config.schema import Float32
-from fedseg.core.arithmetic import finite_norm
+from fedseg.core.aggregate import Aggregate
 from fedseg.core.client_data import JobStream
 from fedseg.core.hook import Run
 from fedseg.core.messages import Message, Outcome, Task
-from fedseg.core.server import Aggregate, accumulation_dtype
+from fedseg.core.vectors import finite_norm
 from fedseg.engine.updates import longest_norms
 from fedseg.errors import ConfigError, Interrupted, LoadingError, TrainingError, WorkersLost
 from fedseg.registry import LOOPS
@@ -126,8 +126,8 @@ class FederatedTrainLoop(BaseLoop):
             run.call_hook("before_train")
             if self.pending is not None:
                 self._finish_round(self.pending)
-            participants, passes = run.client_sampler.participants, run.algorithm.passes()
-            run.executor.start(JobStream(participants, first, self.max_rounds, passes))
+            participants, exchanges = run.client_sampler.participants, run.algorithm.exchanges
+            run.executor.start(JobStream(participants, first, self.max_rounds, exchanges))
             while self.round < self.max_rounds:
                 self._run_round(self.round + 1)
         except (Interrupted, LoadingError, WorkersLost):
@@ -142,7 +142,7 @@ class FederatedTrainLoop(BaseLoop):
 
     def _run_round(self, number: int) -> None:
         run, server, algorithm = self.runner, self.runner.server, self.runner.algorithm
-        data, initial = run.data, None
+        initial = None
         if number == 1 and self.val_initial and run.val_loop is not None:
             initial = run.val_loop.run()
         record = self._begin_round(number)
@@ -150,21 +150,33 @@ class FederatedTrainLoop(BaseLoop):
             record.line["initial_metrics"] = initial
         # 1. Choose the participants: a pure function of seed and round
         participants = run.client_sampler.participants(number)
-        for server.exchange in range(algorithm.exchanges):
+        for server.exchange in range(len(algorithm.exchanges)):
             # 2. Broadcast: the model to start from, and the algorithm's extras
             message = algorithm.broadcast(server)
             # 3. Train: every participant does its local steps
-            facts = ((c, data.clients[c], data.sizes[c], data.num_steps(c)) for c in participants)
-            tasks = [Task(number, server.exchange, *f, run.store.look_up(f[1])) for f in facts]
-            outcomes = run.executor.run(tasks, message)
+            outcomes = run.executor.run([self._task(client) for client in participants], message)
             # 4. Aggregate: add checked updates, or sums of blocks of them, to the running sums
-            updates = self._aggregate(outcomes, message, record)
+            sums = self._aggregate(outcomes, message, record)
             # 5. Step: the algorithm's server rule gives the new global model
-            self._step(updates, record)
+            self._step(sums, record)
         # 6. Commit: the round's client states become the current ones
         self._commit(record)
         # 7. Evaluate every domain if it is time, write the history's line, checkpoint
         self._finish_round(self.pending)
+
+    def _task(self, client: int) -> Task:
+        """The work of a client in the present exchange."""
+        run = self.runner
+        name = run.data.clients[client]
+        return Task(
+            round=run.round,
+            exchange=run.server.exchange,
+            client=client,
+            name=name,
+            num_samples=run.data.sizes[client],
+            num_steps=run.data.num_steps(client),
+            state=run.store.look_up(name),
+        )
 
     def _begin_round(self, number: int) -> RoundRecord:
         run = self.runner
@@ -190,64 +202,69 @@ class FederatedTrainLoop(BaseLoop):
     ) -> Aggregate:
         run = self.runner
         down = run.server.traffic(message.size, buffers=not message.known)
-        updates = run.algorithm.aggregate(run.algorithm.weightings)
+        sums = run.trainer.sum_rule.new_sums(run.algorithm)
         while True:
             with record.timed("train"):
                 outcome = next(outcomes, None)
             if outcome is None:
                 break
             with record.timed("aggregate"):
-                self._take(outcome, updates, record, down)
+                if outcome.result is not None:
+                    sums.add(outcome.result)
+                if outcome.block is not None:
+                    sums.merge(outcome.block)
+                self._note(outcome, record, down)
                 run.call_hook("after_result", result=outcome)
-        counts = updates.num_clients and updates.weights.get("samples") != 0
-        if not counts and not updates.may_be_empty:
-            rejected = record.line["rejected"]
-            why = "; ".join(f"{r['client']}: {r['reason']}" for r in rejected[:5])
-            told = f"all {len(rejected)} updates were rejected ({why})"
-            if "is not finite" in why or "max_norm_ratio" in why:
-                told += ". Lower the local learning rate or set optim_wrapper.clip_grad"
-            told = told if why else "no client takes part, or none whose update has a weight"
-            raise TrainingError(f"round {run.round}: {told}")
-        return updates
+        has_weight = sums.num_clients > 0 and sums.weights["samples"] > 0
+        if not has_weight and not run.trainer.sum_rule.may_be_empty:
+            raise TrainingError(f"round {run.round}: {_why_empty(record.line['rejected'])}")
+        return sums
 
-    def _take(self, outcome: Outcome, updates: Aggregate, record: RoundRecord, down: int) -> None:
-        """Sum up; stage the client's state, or record that its update is rejected."""
-        run, task, reason = self.runner, outcome.task, outcome.reason
-        line, buffers = record.line, run.algorithm.trains(task.exchange)
-        line["bytes_down"] += down
-        line["bytes_up"] += run.server.traffic(outcome.size, buffers)
-        updates.add(*outcome.sums)
-        if reason is None:
+    def _note(self, outcome: Outcome, record: RoundRecord, down: int) -> None:
+        """Note a client's traffic, loss and norms, or why it is rejected; stage its state."""
+        run, task = self.runner, outcome.task
+        exchange = run.algorithm.exchanges[task.exchange]
+        accepted = outcome.reason is None
+        record.line["bytes_down"] += down
+        record.line["bytes_up"] += run.server.traffic(outcome.size, buffers=exchange.train)
+        if accepted:
             for name, norm in outcome.norms.items():
                 record.norms[name].append(norm)
         else:
-            entry = {"client": task.name, "exchange": task.exchange, "reason": reason}
-            line["rejected"].append(entry)
-            run.logger.warning(
-                f"round {task.round}: the update of client {task.name!r} is rejected: {reason}"
+            record.line["rejected"].append(
+                {"client": task.name, "exchange": task.exchange, "reason": outcome.reason}
             )
-        if task.exchange == run.algorithm.exchanges - 1:
-            entry = {"client": task.name, "samples": task.num_samples, "steps": task.num_steps}
-            loss = outcome.loss if reason is None else None
-            line["participants"].append({**entry, "loss": loss})
-            if reason is None and outcome.state:
-                run.store.stage(task.name, outcome.state)
+            run.logger.warning(
+                f"round {task.round}: the update of client {task.name!r} is rejected: "
+                f"{outcome.reason}"
+            )
+        if task.exchange < len(run.algorithm.exchanges) - 1:
+            return
+        record.line["participants"].append(
+            {
+                "client": task.name,
+                "samples": task.num_samples,
+                "steps": task.num_steps,
+                "loss": outcome.loss if accepted else None,
+            }
+        )
+        if accepted and outcome.state:
+            run.store.stage(task.name, outcome.state)
 
-    def _step(self, updates: Aggregate, record: RoundRecord) -> None:
+    def _step(self, sums: Aggregate, record: RoundRecord) -> None:
         run, server = self.runner, self.runner.server
         with record.timed("aggregate"):
-            with server.taking_payloads(updates, run.trainer.local_loss.payloads):
-                run.call_hook("after_aggregate", updates=updates)
-                run.algorithm.step(server, updates)
-            if server.exchange < run.algorithm.exchanges - 1:
+            run.call_hook("after_aggregate", sums=sums)
+            run.algorithm.step(server, sums)
+            if server.exchange < len(run.algorithm.exchanges) - 1:
                 return
-            run.trainer.local_loss.step(server, updates)
-            server.take_buffers(updates)
-            record.line["norm_delta"] = float(updates.mean("delta").norm())
+            run.trainer.local_loss.step(server, sums)
+            server.take_buffers(sums)
+            record.line["norm_delta"] = float(sums.mean("delta").norm())
         why = f"after the server step of {type(run.algorithm).__name__}. Lower the learning rates "
         self._length = self._check_model(self.norm_w, f"{why}or set optim_wrapper.clip_grad")
         record.line["norm_w"] = self._length
-        for name, value in run.algorithm.diagnostics(server).items():
+        for name, value in run.algorithm.metrics(server).items():
             record.line.setdefault(name, value)  # the round's own metrics keep their names
 
     def _check_model(self, before: float, why: str) -> float:
@@ -256,7 +273,7 @@ class FederatedTrainLoop(BaseLoop):
         if getattr(server.w, "dtype", None) != flat.w.dtype or server.w.shape != flat.w.shape:
             raise ConfigError(f"server.w: must be {flat.w.dtype} {[*flat.w.shape]}: use copy_(...)")
         server.w.index_fill_(0, flat.gaps, 0)
-        dtype = accumulation_dtype(server.w.device)
+        dtype = torch.float64
         length = float(torch.linalg.vector_norm(server.w, dtype=dtype))
         finite = math.isfinite(length) and finite_norm(server.buffers) is not None
         if not finite or length > self.max_norm_ratio * before:
@@ -290,3 +307,14 @@ class FederatedTrainLoop(BaseLoop):
         self.pending = None
         run.history.append(line)
         run.call_hook("after_train_epoch")
+
+
+def _why_empty(rejected: Sequence[dict[str, Any]]) -> str:
+    """Why no update of a round counts."""
+    if not rejected:
+        return "no client takes part, or none whose update has a weight"
+    reasons = "; ".join(f"{entry['client']}: {entry['reason']}" for entry in rejected[:5])
+    message = f"all {len(rejected)} updates were rejected ({reasons})"
+    if "is not finite" in reasons or "max_norm_ratio" in reasons:
+        message += ". Lower the local learning rate or set optim_wrapper.clip_grad"
+    return message

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from fedseg.batchnorm import frozen_running_statistics
 from fedseg.checks import shown
-from fedseg.core.algorithm import Algorithm
+from fedseg.core.aggregate import SumRule
+from fedseg.core.algorithm import Algorithm, uses_full_gradient
 from fedseg.core.client import Client, LocalOptimizer
 from fedseg.core.client_data import ClientData, Job
 from fedseg.core.flat import FlatModel
@@ -36,6 +37,7 @@ class ClientTrainer:
         call_hook: called as ``call_hook(stage, **arguments)``.
         local_loss: the loss of a minibatch.
         payloads: what clients may send besides vectors like ``w``; afterwards by name.
+        sum_rule: how updates are summed.
         amp: compute in bfloat16 under autocast; parameters and updates stay in the model's dtype.
         check: called before every local step; raises to stop early.
         hook_interval: local steps between two calls of ``after_local_steps``.
@@ -50,6 +52,7 @@ class ClientTrainer:
     call_hook: Callable[..., None]
     local_loss: LocalLoss = field(default_factory=LocalLoss)
     payloads: Any = ()
+    sum_rule: SumRule = field(default_factory=SumRule)
     amp: bool = False
     check: Callable[[], None] = lambda: None
     hook_interval: int = 50
@@ -57,6 +60,7 @@ class ClientTrainer:
     def __post_init__(self) -> None:
         self.model = self.flat.model
         self.payloads = {payload.name: payload for payload in self.payloads}
+        self.checked_exchanges: set[int] = set()  # whose first update was checked
         self.delta_scratch = torch.empty_like(self.flat.w)
         steps_more = type(self.algorithm).after_step is not Algorithm.after_step
         self._after_step = self.algorithm.after_step if steps_more else None
@@ -64,6 +68,11 @@ class ClientTrainer:
         self._has_loss = False  # until the first batch went through the model
         self._modules = list(self.model.modules())
         self._training: list[bool] = []  # of each module, as train() left it
+
+    @property
+    def needs_every_update(self) -> bool:
+        """Whether the server gets every update by itself, not sums of blocks."""
+        return self.algorithm.needs_every_update or self.sum_rule.needs_every_update
 
     def autocast(self) -> AbstractContextManager:
         """The context that every forward pass runs in."""
@@ -122,14 +131,15 @@ class ClientTrainer:
         for name in algorithm.client_vectors:
             if name not in client.state:
                 client.state[name] = torch.zeros_like(flat.w)
-        corrects = algorithm.client_vectors or algorithm.full_gradient or message.extras
+        corrects = algorithm.client_vectors or uses_full_gradient(algorithm) or message.extras
         self._shielded = flat.personal if corrects else None
         self.call_hook("before_client", client=client)
-        if task.exchange in algorithm.full_gradient:
+        exchange = algorithm.exchanges[task.exchange]
+        if exchange.full_gradient:
             self.local_loss.receive(client)
             client.full_gradient = self._full_gradient(client)
         payloads: Mapping[str, Any] | None = None
-        if algorithm.trains(task.exchange):
+        if exchange.train:
             algorithm.begin(client)
             self.local_loss.receive(client)
             self._local_steps(client)
@@ -159,7 +169,6 @@ class ClientTrainer:
             counters=flat.counters,
             state=client.state,
             loss=float(client.loss_sum) / max(client.step, 1),
-            declared=self.payloads,
         )
 
     def _local_steps(self, client: Client) -> None:

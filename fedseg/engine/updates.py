@@ -1,19 +1,17 @@
-"""Validation of updates before they are aggregated."""
+"""Checks of updates before they are summed."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from numbers import Real
-from typing import Any
 
 import torch
-from pydantic import NonNegativeInt
 from torch import Tensor
 
-from fedseg.config.schema import check_value
-from fedseg.core.arithmetic import finite_norm
-from fedseg.core.messages import ClientResult, Message
-
-HEAVIEST = torch.finfo(torch.float32).max  # of a payload's weights, whose sum must be finite
+from fedseg.core.aggregate import weightings
+from fedseg.core.algorithm import Algorithm
+from fedseg.core.messages import ClientResult, Message, Payload
+from fedseg.core.vectors import finite_norm
+from fedseg.errors import ConfigError
 
 
 def longest_norms(medians: Mapping[str, float], model: float, ratio: float) -> dict[str, float]:
@@ -35,83 +33,93 @@ def longest_norms(medians: Mapping[str, float], model: float, ratio: float) -> d
     return {"": ratio**2 * model, "delta": ratio * model, **known}
 
 
-def validate_update(
-    result: ClientResult, message: Message, trained: bool, weightings: Sequence[str] = ()
-) -> str | None:
-    """Why an update must be rejected, or None if it counts.
+def check_contract(
+    result: ClientResult, message: Message, algorithm: Algorithm, payloads: Mapping[str, Payload]
+) -> None:
+    """Check names, types and shapes of what a client sends; once, on the first update.
 
     Args:
-        result: what the client sends, and its new state; the norms of what it sends are noted.
-        message: expected shapes, dtypes, largest norms.
-        trained: whether it must send ``delta``. weightings: by which its vectors are summed.
+        result: the first one of an exchange.
+        message: what the client received.
+        algorithm: declares the vectors and their sums.
+        payloads: what else may be sent, by name.
+
+    Raises:
+        ConfigError: the update is not what was declared.
     """
-    check_value("Update.num_bytes", result.update.num_bytes, NonNegativeInt | None)
-    if trained and "delta" not in result.update.vectors:
-        return "delta is missing"
-    check_value("client.state", result.state, Mapping[str, Tensor])
-    weights = result.update.weights
-    check_value("Update.weights", weights, Mapping[str, Real | Tensor])
-    check_value("Update.numbers", result.update.numbers, Mapping[str, Real])
-    if not all(map(math.isfinite, result.update.numbers.values())):
-        return f"a number is not finite: {dict(result.update.numbers)}"
-    if not all(map(math.isfinite, weights.values())):
-        return f"a weight is not finite: {dict(weights)}"
-    if any(weights.get(name, 0) < 0 for name in ("samples", "uniform")):
-        return f"a weight of means is negative: {dict(weights)}"
-    lacks = {*weightings} - {"samples", "uniform", *weights}
-    if lacks and result.update.vectors:
-        return f"Update.weights lacks {', '.join(sorted(lacks))}"
-    if twice := result.update.vectors.keys() & {"buffers", *result.update.payloads}:
-        return f"{min(twice)} is the name of two things that are sent"
-    for name, value in list(result.update.payloads.items()):
-        if problem := _check_payload(result, name, value):
-            return problem
-    payloads = {n: p[0] if isinstance(p, tuple) else p for n, p in result.update.payloads.items()}
-    sent = {**result.update.vectors, "buffers": result.buffers, **payloads}
-    place = torch.strided, message.w.device
-    like = [n for n, t in result.state.items() if t.shape == message.w.shape]
-    states = {f"state {n}": t for n in like if (t := result.state[n]).is_floating_point()}
-    for name, vector in {**sent, **states}.items():
-        like = message.buffers if name == "buffers" else message.w
-        shape = result.declared[name].shape if name in payloads else None
-        shape = tuple(like.shape) if shape is None else shape
-        if not isinstance(vector, Tensor) or (vector.layout, vector.device) != place:
-            return f"{name} is no dense tensor on {message.w.device}"
-        if vector.shape != shape:
-            return f"{name} has shape {tuple(vector.shape)}, expected {shape}"
-        if vector.dtype != like.dtype:
-            return f"{name} has dtype {vector.dtype}, expected {like.dtype}"
-        if (norm := finite_norm(vector.detach().flatten())) is None:
+    kind, update = type(algorithm).__name__, result.update
+    train = algorithm.exchanges[result.task.exchange].train
+    if train and "delta" not in update.vectors:
+        raise ConfigError(f"{kind}.finish: the update has no 'delta', which follows local steps")
+    for name, vector in update.vectors.items():
+        if name == "buffers":
+            raise ConfigError(f"{kind}.finish: 'buffers' is the name of BatchNorm's statistics")
+        if name not in algorithm.sums:
+            raise ConfigError(
+                f"{kind}.sums: lacks {name!r}, which finish() sends: say how it is summed, "
+                f"'samples' or 'uniform'"
+            )
+        _check_tensor(f"{kind}.finish: {name!r}", vector, message.w.shape, message.w)
+        for weighting in weightings(algorithm.sums, name):
+            if weighting not in ("samples", "uniform", *update.weights):
+                raise ConfigError(
+                    f"{kind}.finish: Update.weights lacks {weighting!r}, by which {kind}.sums "
+                    f"weighs {name!r}"
+                )
+    for name, payload in update.payloads.items():
+        if name in update.vectors:
+            raise ConfigError(f"{kind}.finish: {name!r} is the name of a vector and of a payload")
+        if name not in payloads:
+            known = ", ".join(payloads) or "none"
+            raise ConfigError(f"{name!r} is not a declared payload; declared: {known}")
+        shape = message.w.shape if payloads[name].shape is None else payloads[name].shape
+        _check_tensor(f"payload {name!r}", payload, shape, message.w)
+    for name, number in update.numbers.items():
+        if not isinstance(number, Real):
+            raise ConfigError(
+                f"{kind}.finish: number {name!r} must be a plain number, not "
+                f"{type(number).__name__}: use .item()"
+            )
+    for name, tensor in result.state.items():
+        if not isinstance(tensor, Tensor):
+            raise ConfigError(
+                f"client.state[{name!r}]: must be a tensor, not {type(tensor).__name__}"
+            )
+
+
+def _check_tensor(field: str, value: object, shape: tuple[int, ...], like: Tensor) -> None:
+    if not isinstance(value, Tensor) or value.layout is not torch.strided:
+        raise ConfigError(f"{field}: must be a dense tensor, not {type(value).__name__}")
+    if value.shape != torch.Size(shape):
+        raise ConfigError(f"{field}: must have shape {[*shape]}, not {[*value.shape]}")
+    if value.dtype != like.dtype or value.device != like.device:
+        raise ConfigError(
+            f"{field}: must be {like.dtype} on {like.device}, not {value.dtype} on {value.device}"
+        )
+
+
+def find_fault(result: ClientResult, message: Message) -> str | None:
+    """Why an update must be rejected, or None if it counts.
+
+    The norms of what is sent are noted in ``result.norms``.
+    """
+    update = result.update
+    for name, weight in update.weights.items():
+        if not isinstance(weight, Real) or not math.isfinite(weight) or weight < 0:
+            return f"its weight {name} is {weight}, not a finite number of at least 0"
+    for name, number in update.numbers.items():
+        if not math.isfinite(number):
             return f"{name} is not finite"
-        if name in sent:
-            result.norms[name] = norm
-            most = message.longest.get(name, message.longest.get("", math.inf))
-            if norm > most:
-                return f"{name} has norm {norm:.3g}, train_cfg.max_norm_ratio allows {most:.3g}"
-    return None
-
-
-def _check_payload(result: ClientResult, name: str, value: Any) -> str | None:
-    """Why a payload is refused before its tensor is looked at; rows without weight become 0."""
-    if name not in result.declared:
-        known = ", ".join(result.declared) or "none"
-        return f"{name} is not a declared payload; declared: {known}"
-    weighting = result.declared[name].weighting
-    if weighting not in ("rows", "samples", "uniform", *result.update.weights):
-        return f"{name} is weighted by {weighting!r}, which Update.weights lacks"
-    if not 0 <= result.update.weights.get(weighting, 0) <= HEAVIEST:
-        return f"{name} has a weight that is negative or not finite"
-    if weighting != "rows":
-        return None if isinstance(value, Tensor) else f"{name} must be a tensor"
-    if not isinstance(value, tuple) or not all(isinstance(part, Tensor) for part in value):
-        return f"{name} must be (rows, weights)"
-    rows, weights = value
-    if rows.shape != result.declared[name].shape:
-        return None  # told like any other shape
-    if weights.shape != (shape := rows.shape[:1]):
-        return f"{name} has weights of shape {tuple(weights.shape)}, expected {tuple(shape)}"
-    if not bool(((weights >= 0) & (weights <= HEAVIEST)).all()):
-        return f"{name} has a weight that is negative or not finite"
-    absent = (weights == 0).view(shape + (1,) * (rows.dim() - len(shape)))
-    result.update.payloads[name] = rows.masked_fill(absent, 0), weights
+    sent = {**update.vectors, "buffers": result.buffers, **update.payloads}
+    for name, vector in sent.items():
+        norm = finite_norm(vector.detach().flatten())
+        if norm is None:
+            return f"{name} is not finite"
+        result.norms[name] = norm
+        longest = message.longest.get(name, message.longest.get("", math.inf))
+        if norm > longest:
+            return f"{name} has norm {norm:.3g}, train_cfg.max_norm_ratio allows {longest:.3g}"
+    for name, tensor in result.state.items():
+        if tensor.is_floating_point() and finite_norm(tensor.detach().flatten()) is None:
+            return f"state {name} is not finite"
     return None

@@ -58,14 +58,8 @@ class SignFlip(Attack):
         if not self.attacks(runner, client):
             return
         update.vectors = {n: -self.scale * vector for n, vector in update.vectors.items()}
-        update.payloads = {n: self._flip(payload) for n, payload in update.payloads.items()}
+        update.payloads = {n: -self.scale * payload for n, payload in update.payloads.items()}
         update.numbers = {n: -self.scale * number for n, number in update.numbers.items()}
-
-    def _flip(self, payload: Tensor | tuple[Tensor, Tensor]) -> Tensor | tuple[Tensor, Tensor]:
-        if isinstance(payload, tuple):
-            rows, weights = payload
-            return -self.scale * rows, weights
-        return -self.scale * payload
 
 
 @HOOKS.register_module()

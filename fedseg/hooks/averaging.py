@@ -19,7 +19,6 @@ from torch.optim import Optimizer
 from fedseg.config.schema import NonNegative, Pattern
 from fedseg.core.flat import FlatModel
 from fedseg.core.hook import FederatedHook, Run
-from fedseg.core.server import accumulation_dtype
 from fedseg.errors import ConfigError
 from fedseg.registry import HOOKS
 from fedseg.units import ceil_share
@@ -181,7 +180,7 @@ class SWA(ModelAverage):
             return
         server = runner.server
         if self._w is None:
-            dtype = accumulation_dtype(server.w.device)
+            dtype = torch.float64
             self._w, self._buffers = (
                 vector.to(dtype, copy=True) for vector in (server.w, server.buffers)
             )
@@ -239,7 +238,7 @@ class WIMA(ModelAverage):
         size = sum(v.numel() * v.element_size() for v in (server.w, server.buffers)) * self.window
         keep = "memory" if size <= self.memory_limit else "disk"
         self.store = runner.open_store("wima", keep)
-        dtype = accumulation_dtype(server.w.device)
+        dtype = torch.float64
         self._sums = {
             "w": torch.zeros_like(server.w, dtype=dtype),
             "buffers": torch.zeros_like(server.buffers, dtype=dtype),

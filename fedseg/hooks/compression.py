@@ -22,7 +22,6 @@ from fedseg.core.flat import FlatModel
 from fedseg.core.hook import FederatedHook, Run
 from fedseg.core.messages import Update
 from fedseg.core.seeds import generator_for
-from fedseg.core.server import accumulation_dtype
 from fedseg.errors import ConfigError
 from fedseg.registry import COMPRESSIONS
 
@@ -58,7 +57,7 @@ class Compression(FederatedHook):
         name = f"compression.type: {type(self).__name__}"
         algorithm = type(runner.algorithm).__name__
         if "delta" not in update.vectors:
-            if not runner.algorithm.trains(client.exchange):
+            if not runner.algorithm.exchanges[client.exchange].train:
                 return
             raise ConfigError(f"{name} compresses delta, which {algorithm} does not send: drop one")
         if update.num_bytes is not None:
@@ -108,7 +107,7 @@ class Int8(Compression):
         draws = generator_for(self.seed, "compression", *counters)
         sent = torch.zeros_like(vector)
         for span in self.spans:
-            part = vector[span].to(accumulation_dtype(vector.device))
+            part = vector[span].to(torch.float64)
             scale = (part.abs().max() / LEVELS).to(vector.dtype).to(part.dtype)
             draw = torch.from_numpy(draws.random(len(part))).to(part)
             levels = (part / scale + draw).floor_().clamp_(-LEVELS, LEVELS)
@@ -128,6 +127,6 @@ class SignSGD(Compression):
         sent = torch.zeros_like(vector)
         for span in self.spans:
             part = vector[span]
-            scale = part.abs().mean(dtype=accumulation_dtype(vector.device)).to(vector.dtype)
+            scale = part.abs().mean(dtype=torch.float64).to(vector.dtype)
             sent[span] = torch.where(part < 0, -scale, scale)
         return sent, -(-self.size // 8) + len(self.spans) * vector.element_size()

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fedseg.batchnorm import batchnorm_layers
 from fedseg.config.schema import Pattern
-from fedseg.core.algorithm import Algorithm
+from fedseg.core.algorithm import Algorithm, uses_full_gradient
 from fedseg.core.client import Client
 from fedseg.core.flat import FlatModel
 from fedseg.core.hook import FederatedHook, Run
@@ -93,7 +93,7 @@ class LocalState(FederatedHook):
     def before_train(self, runner: Run) -> None:
         algorithm, kind = runner.algorithm, type(runner.algorithm)
         extras = algorithm.broadcast(runner.server).extras
-        corrects = algorithm.client_vectors or algorithm.full_gradient or extras
+        corrects = algorithm.client_vectors or uses_full_gradient(algorithm) or extras
         if self.has_parameters and kind.gradient is not Algorithm.gradient and corrects:
             owner = "personal: it" if self.parts else f"batchnorm.type: {type(self).__name__}"
             raise ConfigError(

@@ -65,7 +65,7 @@ class KeptMomentum(FederatedHook):
             self._store.stage(_position(runner, client), buffers)
 
     def after_round(self, runner: Run, record: dict[str, Any]) -> None:
-        last = runner.algorithm.exchanges - 1  # whose state counts; one may be rejected before
+        last = len(runner.algorithm.exchanges) - 1  # whose state counts; one may be rejected before
         rejected = {e["client"] for e in record["rejected"] if e["exchange"] == last}
         for position, index in enumerate(runner.client_sampler.participants(runner.round)):
             if runner.data.clients[index] in rejected:

@@ -26,12 +26,13 @@ from annotated_types import Interval
 from torch import Tensor
 
 from fedseg.config.schema import NonNegative, Positive
+from fedseg.core.aggregate import Aggregate, SumRule, WeightedSum, weightings
+from fedseg.core.algorithm import Algorithm
 from fedseg.core.client import Client
 from fedseg.core.flat import FlatModel
 from fedseg.core.hook import FederatedHook, Run
 from fedseg.core.messages import Size, Update
 from fedseg.core.seeds import generator_for
-from fedseg.core.server import Aggregate, accumulation_dtype
 from fedseg.errors import ConfigError
 from fedseg.hooks.momentum import KeptMomentum
 from fedseg.registry import ALGORITHMS, PRIVACIES
@@ -39,20 +40,34 @@ from fedseg.registry import ALGORITHMS, PRIVACIES
 COUNTED = ("FedAvg", "FedProx")  # algorithms
 
 
-class PrivateSum(Aggregate):
+class PrivateSums(Aggregate):
     """Sums that get noise, and a denominator that does not depend on who took part."""
+
+    def release(self, noise: Tensor, clients: float, buffers: Tensor) -> None:
+        """Add noise to the sum of ``delta``; its mean divides by ``clients``.
+
+        Args:
+            noise: like ``w``, float64.
+            clients: expected number of participants.
+            buffers: the server's, which stay where nobody took part.
+        """
+        (weighting,) = weightings(self._declared, "delta")
+        delta = self._vectors.get(("delta", weighting))
+        total = noise if delta is None else delta.total + noise
+        self._vectors["delta", weighting] = WeightedSum(total, clients)
+        if self._buffers is None:
+            self._buffers = WeightedSum.start(buffers, 1)
+        self.num_clients = clients
+        self.weights[weighting] = clients
+
+
+class PrivateRule(SumRule):
+    """Gives :class:`PrivateSums`."""
 
     may_be_empty = True
 
-    def release(self, noise: Tensor, clients: float, buffers: Tensor) -> None:
-        """Add noise to the sum of ``delta``; its mean divides by ``clients``."""
-        for weighting in self.weightings:
-            self._sums.setdefault(("delta", weighting), torch.zeros_like(noise)).add_(noise)
-            self.weights[weighting] = self._sent["delta", weighting] = clients
-        self._sums.setdefault(("buffers", "samples"), buffers.to(noise.dtype))
-        self._sent["buffers", "samples"] = self._sent["buffers", "samples"] or 1
-        self.num_clients = clients
-        self._means.clear()
+    def new_sums(self, algorithm: Algorithm) -> PrivateSums:
+        return PrivateSums(algorithm.sums)
 
 
 def _is_checkpoint(path: str) -> bool:
@@ -99,7 +114,7 @@ class DPFedAvg(FederatedHook):
         leak = next(self._leaks(runner), None)
         if leak is not None:
             raise ConfigError(f"privacy: {leak}")
-        runner.algorithm.aggregate = PrivateSum
+        runner.trainer.sum_rule = PrivateRule()
 
     def _leaks(self, runner: Any) -> Iterator[str]:
         """What of the run the budget does not count, and what to do about it."""
@@ -113,7 +128,7 @@ class DPFedAvg(FederatedHook):
                 f"algorithm.type: epsilon is that of {' and '.join(COUNTED)}, with any server "
                 f"optimizer, and not of {type(runner.algorithm).__name__}: take one of them"
             )
-        if runner.algorithm.aggregate not in (Aggregate, PrivateSum):
+        if type(runner.trainer.sum_rule) not in (SumRule, PrivateRule):
             yield "robust sums have no bound on what one client changes: set robust=None"
         if runner.trainer.payloads:
             yield (
@@ -172,19 +187,19 @@ class DPFedAvg(FederatedHook):
             )
         update.weights = {**update.weights, "samples": 1}
         delta = update.vectors["delta"]
-        dtype = accumulation_dtype(delta.device)
+        dtype = torch.float64
         norm = float(torch.linalg.vector_norm(delta, dtype=dtype))
         if self.clip is not None and self.clip < norm < math.inf:
             update.vectors["delta"] = delta * (self.clip / norm)
 
-    def after_aggregate(self, runner: Run, updates: PrivateSum) -> None:
+    def after_aggregate(self, runner: Run, sums: PrivateSums) -> None:
         server = runner.server
-        noise = torch.zeros_like(server.w, dtype=accumulation_dtype(server.w.device))
+        noise = torch.zeros_like(server.w, dtype=torch.float64)
         draws = generator_for(self.seed, "privacy", runner.round)
         for span in self._spans if self.noise else ():
             drawn = torch.from_numpy(draws.standard_normal(span.stop - span.start))
             noise[span] = drawn.to(noise) * (self.noise * self.clip)
-        updates.release(noise, self.rate * self._clients, server.buffers)
+        sums.release(noise, self.rate * self._clients, server.buffers)
 
     @cached_property
     def _spent(self) -> Any:

@@ -99,7 +99,7 @@ class ProgressHook(FederatedHook):
 
     def before_round(self, runner: Any) -> None:
         participants = len(runner.client_sampler.participants(runner.round))
-        self._clients, self._clients_done = participants * runner.algorithm.exchanges, 0
+        self._clients, self._clients_done = participants * len(runner.algorithm.exchanges), 0
 
     def after_local_steps(self, runner: Any, client: Any) -> None:
         self._step = f", step {client.step}/{client.num_steps}"
@@ -109,7 +109,7 @@ class ProgressHook(FederatedHook):
     def after_result(self, runner: Any, result: Any) -> None:
         self._clients_done, self._step = self._clients_done + 1, ""
         self._share = self._clients_done / self._clients
-        if not self._finished and runner.algorithm.trains(result.task.exchange):
+        if not self._finished and runner.algorithm.exchanges[result.task.exchange].train:
             self._loss = result.loss  # later rounds show the mean of the round before
         self._print(every=self.seconds)
 

@@ -50,9 +50,9 @@ class _NoBatches(ClientData):
 def client_traffic(config: Config, runner: Any, client_sizes: Mapping[str, int]) -> Any:
     """The bytes between the server and a participant in a round, without training."""
     algorithm = build(ALGORITHMS, config.algorithm, "algorithm")
-    local = build_local_optimizer(config.optim_wrapper, runner.flat)
-    algorithm.check(local, runner.flat)
-    algorithm.bind(runner.flat)
+    rounds = config.train_cfg.max_rounds
+    local = build_local_optimizer(config.optim_wrapper, runner.flat, rounds)
+    algorithm.setup(runner.flat, local, rounds)
     server = Server(runner.flat, len(client_sizes), algorithm.server_vectors)
     if runner.batchnorm is not None:
         runner.batchnorm.before_train(SimpleNamespace(server=server, algorithm=algorithm))
@@ -62,7 +62,7 @@ def client_traffic(config: Config, runner: Any, client_sizes: Mapping[str, int])
     if config.get("local_loss") is not None:
         loss = build(LOCAL_LOSSES, config.local_loss, "local_loss")
         loss.data = data
-        loss.check(runner.flat)
+        loss.setup(runner.flat)
     options |= {"payloads": declare_payloads([algorithm, loss], data, runner.flat)}
     trainer = _IdleTrainer(runner.flat, algorithm, local, data, local_loss=loss, **options)
     return rehearse(trainer, server, 0, getattr(runner, "compression", None))

@@ -62,11 +62,12 @@ class OptimWrapper(MMEngineOptimWrapper):
         # Adagrad begins with a state
         self._fresh = {p: copy.deepcopy(state) for p, state in self.optimizer.state.items()}
 
-    def bind(self, flat: FlatModel) -> None:
-        """Called once, with the model's vectors."""
+    def setup(self, flat: FlatModel, max_rounds: int) -> None:
+        """Called once before training, with the model and the rounds of the run.
 
-    def check_rounds(self, max_rounds: int) -> None:
-        """Raise ConfigError for a schedule that does not fit the rounds of the run."""
+        Raises:
+            ConfigError: a schedule that does not fit the rounds.
+        """
 
     def start_round(self, round_: int) -> None:
         """Called before the clients of 1-based round ``round_``; sets what depends on the round."""
@@ -143,8 +144,8 @@ def _check_clipping(config: Mapping | None) -> None:
     check_arguments(clips[kind], options, field, ("parameters",))
 
 
-def build_local_optimizer(config: Mapping, flat: FlatModel) -> OptimWrapper:
-    """Build ``optim_wrapper`` over the flat vector.
+def build_local_optimizer(config: Mapping, flat: FlatModel, max_rounds: int) -> OptimWrapper:
+    """Build ``optim_wrapper`` over the flat vector, for a run of so many rounds.
 
     The optimizer sees one parameter, the whole vector, so that a step is a few kernels. With
     ``paramwise_cfg`` or a ``constructor`` it sees the model's own parameters (views of the
@@ -183,7 +184,7 @@ def build_local_optimizer(config: Mapping, flat: FlatModel) -> OptimWrapper:
         wrapper = build(OPTIM_WRAPPERS, config, "optim_wrapper")
     for group in wrapper.optimizer.param_groups:  # which custom_keys may give options of their own
         check_values(group, OPTIMIZER, "optim_wrapper.paramwise_cfg")
-    wrapper.bind(flat)
+    wrapper.setup(flat, max_rounds)
     check_memory(wrapper.optimizer, "optim_wrapper.optimizer")
     return wrapper
 
@@ -223,22 +224,6 @@ def check_warmup_end(field: str, rounds: int, max_rounds: int) -> None:
             f"{field}.rho_rounds: {rounds} rounds are more than the run's train_cfg.max_rounds "
             f"({max_rounds}): the radius would not reach its value"
         )
-
-
-def linear_warmup(start: float | None, end: float, rounds: int, round_: int) -> float:
-    """A rho schedule: from ``start`` in round 1 linearly to ``end`` after ``rounds`` rounds.
-
-    FedGloSS, appendix C (``rho_0``, ``rho``, ``T_s``), as released: the appendix's formula would
-    begin a step later, at ``rho_0 + (rho - rho_0) / T_s``. Constant ``end`` if ``rounds`` is 0.
-    """
-    if start is None or rounds <= 0:
-        return end
-    return start + (end - start) * min(1.0, (round_ - 1) / rounds)
-
-
-def scale_to_norm(radius: float, norm: torch.Tensor) -> torch.Tensor:
-    """``radius / norm`` as a 0-d tensor, 0 where the norm is 0 (no perturbation, no NaN)."""
-    return torch.where(norm > 0, radius / norm, torch.zeros_like(norm))
 
 
 # PyTorch's that a local or a server step cannot run

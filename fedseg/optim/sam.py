@@ -16,14 +16,9 @@ from fedseg.batchnorm import frozen_running_statistics
 from fedseg.config.schema import NonNegative
 from fedseg.core.client import Client
 from fedseg.core.flat import FlatModel
+from fedseg.core.vectors import linear_warmup, scale_to_norm
 from fedseg.errors import ConfigError
-from fedseg.optim.local import (
-    OptimWrapper,
-    check_warmup,
-    check_warmup_end,
-    linear_warmup,
-    scale_to_norm,
-)
+from fedseg.optim.local import OptimWrapper, check_warmup, check_warmup_end
 from fedseg.registry import OPTIM_WRAPPERS
 
 
@@ -73,12 +68,10 @@ class SAMOptimWrapper(OptimWrapper):
         self.rho0, self.rho_rounds = rho0, rho_rounds
         self.freeze_statistics = freeze_statistics
 
-    def bind(self, flat: FlatModel) -> None:
+    def setup(self, flat: FlatModel, max_rounds: int) -> None:
+        check_warmup_end("optim_wrapper", self.rho_rounds, max_rounds)
         self._center = torch.empty_like(flat.w)
         self._last = torch.zeros_like(flat.w) if self.approximate else None
-
-    def check_rounds(self, max_rounds: int) -> None:
-        check_warmup_end("optim_wrapper", self.rho_rounds, max_rounds)
 
     def start_round(self, round_: int) -> None:
         self.radius = linear_warmup(self.rho0, self.rho, self.rho_rounds, round_)
@@ -119,8 +112,8 @@ class ASAMOptimWrapper(SAMOptimWrapper):
         super().__init__(*args, **kwargs)
         self.eta = eta
 
-    def bind(self, flat: FlatModel) -> None:
-        super().bind(flat)
+    def setup(self, flat: FlatModel, max_rounds: int) -> None:
+        super().setup(flat, max_rounds)
         self._mask = adaptive_mask(flat)
         self._offset = self._mask * self.eta + (1 - self._mask)
         self._scale = torch.empty_like(flat.w)

@@ -12,8 +12,8 @@ from pydantic import PositiveFloat
 from torch import Tensor
 
 from fedseg.config.schema import Decay, Positive, check_values
-from fedseg.core.arithmetic import descend
 from fedseg.core.server import Server
+from fedseg.core.vectors import descend
 from fedseg.errors import ConfigError
 from fedseg.optim.local import check_memory, check_optimizer
 from fedseg.registry import OPTIMIZERS, SERVER_OPTIMIZERS, build

@@ -99,9 +99,7 @@ class RayExecutor(Executor):
         Args:
             costs: local steps of each round's clients. memory: of a worker, bytes.
         """
-        blocks = [
-            [sum(b) for b in cut(c, block_size(len(c), self.trainer.algorithm))] for c in costs
-        ]
+        blocks = [[sum(b) for b in cut(c, block_size(len(c), self.trainer))] for c in costs]
         speed_ups = [speed_up(costs, self.num_workers) for costs in blocks]
         return {
             "workers": self.num_workers,
@@ -162,7 +160,7 @@ class RayExecutor(Executor):
 
     def _pays(self, tasks: Sequence[Task], seconds: float) -> bool:
         """True if workers save more of a client's seconds than its messages cost."""
-        w, size = self.trainer.flat.w, block_size(len(tasks), self.trainer.algorithm)
+        w, size = self.trainer.flat.w, block_size(len(tasks), self.trainer)
         calls = cut_calls(tasks, size, w, self.num_workers)
         costs = [sum(task.num_steps for task in call) for call in calls]
         saved = seconds * (1 - 1 / speed_up(costs, self.num_workers))
@@ -182,7 +180,7 @@ class RayExecutor(Executor):
             {name: value for name, value in group.items() if name != "params"}
             for group in self.trainer.local.optimizer.param_groups
         ]
-        size = block_size(len(tasks), self.trainer.algorithm)
+        size = block_size(len(tasks), self.trainer)
         order = self._ray.put((message, groups, size))
         calls = cut_calls(tasks, size, self.trainer.flat.w, self.num_workers)
         costs = [sum(task.num_steps for task in call) for call in calls]
@@ -202,10 +200,6 @@ class RayExecutor(Executor):
                 self.trainer.data.seconds_waiting += report.waiting / self.num_workers
                 self._hook.note(report, [outcome.task for outcome in report.value])
                 outcomes += report.value
-            # what waits is added in one pass over memory
-            sums = [part for outcome in outcomes for part in outcome.sums]
-            for outcome in outcomes:
-                outcome.sums = sums if outcome is outcomes[-1] else []
             yield from outcomes
 
     def _evaluate(self, name: str, parts: Iterable[EvalTask]) -> Iterator[tuple[int, list[Any]]]:

@@ -25,9 +25,8 @@ import torch
 from mmengine.config import Config
 from torch import Tensor
 
-from fedseg.algorithms.flexlora import FlexLoRA
-from fedseg.core.client_data import Job, JobStream
-from fedseg.core.messages import ClientResult, Message, Outcome, Task, Update, num_bytes
+from fedseg.core.client_data import Job, JobStream, client_jobs
+from fedseg.core.messages import Message, Outcome, Task, Update, num_bytes
 from fedseg.engine.executor import block_size, train_block
 from fedseg.errors import DataError, ResourceError, resource_error
 from fedseg.evaluation.domains import EvalTask
@@ -95,7 +94,7 @@ class WorkerJobs(JobStream):
     """The jobs of one worker from a block on, in the order in which it will be asked for them.
 
     Args:
-        participants, first, last, passes: as :class:`JobStream`.
+        participants, first, last, exchanges: as :class:`JobStream`.
         share: round -> the worker's own blocks.
         begin: the block to begin with, its own or one that it took over; None: the first own one.
         done: blocks of that exchange that it trained before.
@@ -112,7 +111,7 @@ class WorkerJobs(JobStream):
             yield self.begin
         for round_ in range(now[0], self.last + 1):
             share = self.share(round_)
-            for exchange in range(len(self.passes)):
+            for exchange in range(len(self.exchanges)):
                 if (round_, exchange) < now:
                     continue
                 for clients in share:
@@ -120,10 +119,9 @@ class WorkerJobs(JobStream):
                         yield round_, exchange, clients
 
     def __iter__(self) -> Iterator[Job]:
-        for round_, exchange, clients in self.blocks():
+        for round_, number, clients in self.blocks():
             for client in clients:
-                for full in self.passes[exchange]:
-                    yield Job(round_, exchange, client, full)
+                yield from client_jobs(self.exchanges[number], round_, number, client)
 
 
 @dataclass(frozen=True)
@@ -272,7 +270,7 @@ class Worker:
                 self.run.client_sampler.participants,
                 block[0],
                 self.run.max_rounds,
-                self.trainer.algorithm.passes(),
+                self.trainer.algorithm.exchanges,
                 self._share,
                 block,
                 frozenset(self._done),
@@ -283,7 +281,7 @@ class Worker:
 
     def _share(self, round_: int) -> list[tuple[int, ...]]:
         participants, data = self.run.client_sampler.participants(round_), self.trainer.data
-        size = block_size(len(participants), self.trainer.algorithm)
+        size = block_size(len(participants), self.trainer)
         calls = cut_calls(participants, size, self.trainer.flat.w, self.workers)
         costs = [sum(data.num_steps(client) for client in call) for call in calls]
         return [calls[i] for i in assign(costs, self.workers)[self.number]]
@@ -298,8 +296,7 @@ class Worker:
         next message.
         """
         begin = time.perf_counter()
-        if isinstance(self.trainer.algorithm, FlexLoRA):
-            self.trainer.algorithm.receive(model[2])
+        self.trainer.algorithm.load(model[2])
         if self._loop is None:
             self._loop = build_evaluation(self.cfg, "val", self.run)
         test = next(test for test in self._loop.sets if test.name == name)
@@ -319,17 +316,14 @@ def _to_send(outcome: Outcome, states: Path | None, last: bool) -> Outcome:
         state = stage_file(states, task.name, state)
     else:
         state = copied(state)
-    sums = [
-        replace(
-            part,
+    result = outcome.result
+    if result is not None:
+        result = replace(
+            result,
             task=task,
             state={},
-            update=Update(**copied(vars(part.update))),
-            buffers=copied(part.buffers),
-            counters=copied(part.counters),
+            update=Update(**copied(vars(result.update))),
+            buffers=copied(result.buffers),
+            counters=copied(result.counters),
         )
-        if isinstance(part, ClientResult)
-        else part
-        for part in outcome.sums
-    ]
-    return replace(outcome, task=task, state=state, sums=sums)
+    return replace(outcome, task=task, state=state, result=result)

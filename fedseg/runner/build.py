@@ -26,15 +26,16 @@ from mmengine.model import revert_sync_batchnorm
 from mmengine.optim.scheduler import param_scheduler as kinds
 from mmengine.registry import init_default_scope
 from mmengine.runner import Priority, get_priority, set_random_seed
-from pydantic import PositiveInt
 from torch import nn
 from torch.nn.parameter import is_lazy
 
+from fedseg.algorithms.flexlora import FedExLoRA
 from fedseg.algorithms.robust import check_treatable
 from fedseg.batchnorm import batchnorm_layers, frozen_running_statistics
 from fedseg.checks import shown
 from fedseg.config.components import DEFAULT_HOOKS, PLACES
-from fedseg.config.schema import check_value, check_values
+from fedseg.config.schema import check_value
+from fedseg.core.aggregate import SumRule
 from fedseg.core.algorithm import Algorithm
 from fedseg.core.client_data import ClientData
 from fedseg.core.flat import FlatModel
@@ -43,7 +44,6 @@ from fedseg.core.hook import FederatedHook
 from fedseg.core.local_loss import LocalLoss
 from fedseg.core.messages import Payload
 from fedseg.core.seeds import seed_for
-from fedseg.core.server import Aggregate
 from fedseg.datasets.arrays import is_rendered
 from fedseg.datasets.images import read_image, read_size
 from fedseg.datasets.segmentation import SegmentationDataset
@@ -343,12 +343,12 @@ def assemble_trainer(
     """
     train = cfg.train_cfg
     algorithm = build(ALGORITHMS, cfg.algorithm, "algorithm", base=Algorithm)
+    sum_rule = SumRule()
     if cfg.get("robust") is not None:
-        if algorithm.aggregate is not Aggregate:
+        if algorithm.needs_every_update:
             kind = type(algorithm).__name__
             raise ConfigError(f"robust: {kind} has its own aggregation: set robust=None")
-        algorithm.aggregate = build(AGGREGATES, cfg.robust, "robust")
-    _check_rounds(algorithm)
+        sum_rule = build(AGGREGATES, cfg.robust, "robust", base=SumRule)
     lacks = getattr(flat.model, "lacks", None)
     random = cfg.get("load_from") is None
     if random and cfg.model.get("lora") is not None and cfg.model.get("weights") is None:
@@ -367,25 +367,23 @@ def assemble_trainer(
             "model.feature_cache: random augmentation changes the features in every round: "
             "remove the cache or the augmentation (train_dataloader)"
         )
-    local = build_local_optimizer(cfg.optim_wrapper, flat)
+    local = build_local_optimizer(cfg.optim_wrapper, flat, train.max_rounds)
     if not any(group["lr"] for group in local.optimizer.param_groups):
         warn("optim_wrapper.optimizer.lr: is 0: no client learns")
-    if getattr(algorithm, "fedex", False) and cfg.get("averaging") is not None:
+    if isinstance(algorithm, FedExLoRA) and cfg.get("averaging") is not None:
         raise ConfigError(
-            "algorithm.fedex: changes frozen weights every round, which averaging does not "
-            "include: set it to False, or averaging=None"
+            "averaging: FedExLoRA changes frozen weights every round, which an average does not "
+            "include: set averaging=None, or take FlexLoRA"
         )
-    algorithm.check_rounds(train.max_rounds)
-    local.check_rounds(train.max_rounds)
-    algorithm.check(local, flat)
-    algorithm.bind(flat)
+    algorithm.data = data
+    algorithm.setup(flat, local, train.max_rounds)
     chosen = LocalLoss() if cfg.get("local_loss") is None else cfg.local_loss
     local_loss = build(LOCAL_LOSSES, chosen, "local_loss", base=LocalLoss)
     local_loss.data = data
-    local_loss.check(flat)
+    local_loss.setup(flat)
     payloads = declare_payloads([algorithm, local_loss, *hooks], data, flat)
     if cfg.get("robust") is not None:
-        check_treatable(algorithm, payloads)
+        check_treatable(algorithm)
     return ClientTrainer(
         flat,
         algorithm,
@@ -394,6 +392,7 @@ def assemble_trainer(
         seed=cfg.randomness.seed,
         local_loss=local_loss,
         payloads=payloads,
+        sum_rule=sum_rule,
         amp=train.get("amp", False),
         call_hook=call_hook,
         check=check,
@@ -433,27 +432,6 @@ def declare_payloads(parts: Iterable[Any], data: ClientData, flat: FlatModel) ->
                 payload = replace(payload, shape=tuple(sizes.get(s, s) for s in payload.shape))
             payloads.append(payload)
     return payloads
-
-
-def _check_rounds(algorithm: Algorithm) -> None:
-    """Raise ConfigError for an algorithm whose class says what no round can do."""
-    kind, last = type(algorithm).__name__, algorithm.exchanges - 1
-    names = dict.fromkeys(("client_vectors", "server_vectors", "weightings"), Sequence[str])
-    hints = {**names, "exchanges": PositiveInt}
-    declared = {name: getattr(algorithm, name) for name in hints}
-    check_values(declared, hints, f"algorithm.type: {kind}")
-    if type(algorithm).step is Algorithm.step:
-        raise ConfigError(f"algorithm.type: {kind} has no step(), which changes server.w")
-    if algorithm.training and last not in algorithm.training:
-        raise ConfigError(
-            f"algorithm.type: {kind}.training must contain {last}, the last exchange, which gives "
-            "a round its losses, statistics and client states, or be empty"
-        )
-    if "samples" not in algorithm.weightings:
-        raise ConfigError(
-            f"algorithm.type: {kind}.weightings must contain 'samples', by which the history's "
-            "norm_delta and BatchNorm's statistics are averaged"
-        )
 
 
 def build_client_data(

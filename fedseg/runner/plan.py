@@ -14,7 +14,7 @@ from rich.table import Table
 
 from fedseg.core.client_data import ClientData, Job
 from fedseg.core.messages import Task
-from fedseg.core.server import Aggregate, Server
+from fedseg.core.server import Server
 from fedseg.engine.trainer import ClientTrainer
 from fedseg.memory import threads
 from fedseg.runner.runner import FederatedRunner
@@ -55,11 +55,13 @@ def make_plan(runner: FederatedRunner) -> dict[str, Any]:
     console.print(told, markup=False)
     rehearsal = rehearse(runner.trainer, server, longest, runner.compression)
     val_seconds, final_seconds = _time_evaluation(runner, console) if evaluations else (0.0, 0.0)
-    trained = sum(algorithm.trains(exchange) for exchange in range(algorithm.exchanges))
+    exchanges = algorithm.exchanges
+    trained = sum(exchange.train for exchange in exchanges)
+    full_gradients = sum(exchange.full_gradient for exchange in exchanges)
     training = rehearsal.step_seconds * sum(steps) * trained
-    if algorithm.full_gradient:
+    if full_gradients:
         batches = sum(len(data.full_sizes(c)) for chosen in participants for c in chosen)
-        training += rehearsal.full_seconds * batches * len(algorithm.full_gradient)
+        training += rehearsal.full_seconds * batches * full_gradients
     state = rehearsal.state
     if runner.batchnorm is not None:
         masks = (runner.batchnorm.buffer_mask, runner.batchnorm.parameter_mask)
@@ -78,7 +80,7 @@ def make_plan(runner: FederatedRunner) -> dict[str, Any]:
         "clients per round": _spread([len(chosen) for chosen in participants]),
         "local steps per client": _spread([data.num_steps(c) for c in range(len(data.clients))]),
         "local steps per round": _spread(steps),
-        "forward-backward passes per step": runner.optim_wrapper.passes * algorithm.gradients,
+        "forward-backward passes per step": runner.optim_wrapper.passes * exchanges[-1].gradients,
         "rounds": runner.max_rounds,
         "evaluations": evaluations,
         "test samples": {s.name: len(s.samples) for s in getattr(runner.val_loop, "sets", [])},
@@ -90,11 +92,7 @@ def make_plan(runner: FederatedRunner) -> dict[str, Any]:
         **gpu_memory,
         **workers,
         "seconds per local step": rehearsal.step_seconds,
-        **(
-            {"seconds per full-gradient batch": rehearsal.full_seconds}
-            if algorithm.full_gradient
-            else {}
-        ),
+        **({"seconds per full-gradient batch": rehearsal.full_seconds} if full_gradients else {}),
         "seconds per evaluation": val_seconds,
         **({"seconds of the evaluation at the end": final_seconds} if final_seconds else {}),
         **({"seconds of hooks in all rounds": hooks} if hooks else {}),
@@ -174,19 +172,19 @@ def rehearse(
     trainer.local.start_round(1)
     down = up = 0
     try:
-        for exchange in range(algorithm.exchanges):
-            server.exchange = exchange
+        for number, exchange in enumerate(algorithm.exchanges):
+            server.exchange = number
             name, samples = few.clients[client], few.sizes[client]
-            task = Task(1, exchange, client, name, samples, few.num_steps(client), {})
+            task = Task(1, number, client, name, samples, few.num_steps(client), {})
             message = algorithm.broadcast(server)
             result = trainer.train(task, message)
             down += server.traffic(message.size, not message.known)
             sent = result.update.size(server.w.shape)
-            up += server.traffic(sent, algorithm.trains(exchange))
-            if exchange < algorithm.exchanges - 1:  # the last one would change the server
-                updates = Aggregate(algorithm.weightings)
-                updates.add(result)
-                algorithm.step(server, updates)
+            up += server.traffic(sent, exchange.train)
+            if number < len(algorithm.exchanges) - 1:  # the last one would change the server
+                sums = algorithm.new_sums()
+                sums.add(result)
+                algorithm.step(server, sums)
     finally:
         trainer.data, trainer.call_hook = before
         server.scratch.clear()

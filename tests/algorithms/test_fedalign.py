@@ -131,7 +131,7 @@ def test_the_last_block_of_resnet56_is_its_last_stage():
     model = ResNet56(10).train()
     images = torch.randn(2, 3, 32, 32)
     loss = FedAlign()
-    loss.check(minibatch.FlatModel(model))
+    loss.setup(minibatch.FlatModel(model))
     with record_calls(model.stages[-1]) as calls:
         model(images)
     before, after = calls[0]
@@ -193,4 +193,4 @@ def test_dead_features_have_no_gradient_and_no_nan():
 @pytest.mark.parametrize("model", [CNN(10), MobileNetV2GN(10)], ids=["CNN", "MobileNetV2GN"])
 def test_needs_stages(model):
     with pytest.raises(ConfigError, match=f"local_loss: FedAlign.* {type(model).__name__} has no"):
-        FedAlign().check(minibatch.FlatModel(model))
+        FedAlign().setup(minibatch.FlatModel(model))

@@ -156,6 +156,6 @@ def test_a_network_for_one_size_has_one_resolution():
     flat = minibatch.FlatModel(CNN(10))
     message = r"local_loss\.resolutions: CNN takes \(32, 32\) only, not \[28, 24"
     with pytest.raises(ConfigError, match=message):
-        GradAug().check(flat)
+        GradAug().setup(flat)
     for resolutions in (None, (32,)):
-        GradAug(resolutions=resolutions).check(flat)
+        GradAug(resolutions=resolutions).setup(flat)

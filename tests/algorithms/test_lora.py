@@ -112,7 +112,7 @@ METHODS = {  # options of the adapters, the rest of the config
     "ffa": ({"fixed_A": True}, {}),
     "fedsa": ({}, {"personal": "*.lora_B"}),
     "flex": ({}, {"algorithm": {"type": "FlexLoRA"}}),
-    "fedex": ({}, {"algorithm": {"type": "FlexLoRA", "fedex": True}}),
+    "fedex": ({}, {"algorithm": {"type": "FedExLoRA"}}),
 }
 
 
@@ -150,10 +150,10 @@ def test_methods(tmp_path, monkeypatch, rule, conv, workers):
         assert line["bytes_down"] == 8 * down * len(clients)
 
 
-@pytest.mark.parametrize("fedex", [False, True])
-def test_of_one_client_and_full_rank_flexlora_is_exact(tmp_path, fedex):
+@pytest.mark.parametrize("kind", ["FlexLoRA", "FedExLoRA"])
+def test_of_one_client_and_full_rank_the_product_is_exact(tmp_path, kind):
     """The server's model is the client's, as with FedAvg, and higher ranks do no harm."""
-    algorithm = {"type": "FlexLoRA", "fedex": fedex}
+    algorithm = {"type": kind}
     for r in (3, 5):
         plan = changes_of(r=r, plan=("d",))
         one = run(tmp_path / f"a{r}", algorithm, **plan)
@@ -189,9 +189,9 @@ def test_a_checkpoint_without_adapters_is_a_start(tmp_path):
         (
             {
                 "averaging": {"type": "SWA", "cycle": 1},
-                "algorithm": {"type": "FlexLoRA", "fedex": True},
+                "algorithm": {"type": "FedExLoRA"},
             },
-            r"algorithm\.fedex: ",
+            "averaging: FedExLoRA",
         ),
     ],
 )

@@ -262,7 +262,6 @@ def test_classes_of_the_batch(client):
             {"type": "ClassHeterogeneous", "classes_per_client": 16},
         ),
         ({"background": False, "contrast": 0.0, "pseudo": 0.0}, {"type": "ClassHeterogeneous"}),
-        ({"type": "FedProtoPixels", "weight": 0.0}, {"type": "ClassHeterogeneous"}),
     ],
 )
 @pytest.mark.filterwarnings("ignore:partition")

@@ -11,15 +11,9 @@ import toyseg
 from toyquad import fixed, local_steps, trace
 
 from fedseg.algorithms import FedAvg
-from fedseg.algorithms.robust import (
-    CoordinateMedian,
-    Krum,
-    RobustAggregate,
-    TrimmedMean,
-    check_treatable,
-)
+from fedseg.algorithms.robust import CoordinateMedian, Krum, RobustAggregate, TrimmedMean
+from fedseg.core.aggregate import Aggregate
 from fedseg.core.messages import ClientResult, Payload, Task, Update
-from fedseg.core.server import Aggregate
 from fedseg.engine import executor
 from fedseg.errors import ConfigError
 from fedseg.hooks.attacks import LabelSwap, SignFlip
@@ -59,25 +53,24 @@ RULES = {
 class Median(Aggregate):
     """An aggregate of the user's own: the median of every entry over the clients."""
 
-    single_updates = True
-
-    def __init__(self, weightings=("samples",)):
-        super().__init__(weightings)
+    def __init__(self, sums):
+        super().__init__(sums)
         self.deltas = []
 
-    def add(self, *parts):
-        super().add(*parts)
-        self.deltas += [part.update.vectors["delta"].clone() for part in parts]
+    def add(self, result):
+        super().add(result)
+        self.deltas.append(result.update.vectors["delta"].clone())
 
-    def mean(self, name="delta"):
-        if name != "delta":
-            return super().mean(name)
+    def mean(self, name="delta", weighting=None):
         return torch.from_numpy(np.median(torch.stack(self.deltas).numpy(), axis=0))
 
 
 @ALGORITHMS.register_module()
 class FedMedian(FedAvg):
-    aggregate = Median
+    needs_every_update = True
+
+    def new_sums(self):
+        return Median(self.sums)
 
 
 @pytest.mark.parametrize("workers", [None, 2])
@@ -173,22 +166,41 @@ def test_label_swap(names, classes, swapped):
     assert seen[2] is labels
 
 
+def robust_sums(rule, sent):
+    """The aggregate of what clients sent, each with a payload of its number in 2 x 2 entries."""
+    sums = RobustAggregate(rule, {"delta": ("samples", "uniform")})
+    for client, value in enumerate(sent):
+        payloads = {"counts": torch.full((2, 2), float(value))}
+        update = Update({"delta": torch.full((3,), float(value))}, payloads=payloads)
+        task = Task(1, 0, client, "a", 2, 1, {})
+        sums.add(ClientResult(task, update, torch.ones(1), {}, {}, 0.0))
+    return sums
+
+
 @pytest.mark.parametrize("rule", [CoordinateMedian(), TrimmedMean(), Krum()], ids=repr)
 def test_a_mean_is_the_callers_to_change(rule):
-    total = RobustAggregate(rule, ("samples", "uniform"))
-    for number in range(5):
-        update = Update({"delta": torch.full((3,), float(number))})
-        total.add(ClientResult(Task(1, 0, number, "a", 2, 1, {}), update, torch.ones(1), {}, {}, 0))
-    expected = total.mean("delta").clone()
-    total.uniform_mean("delta").mul_(7)
-    assert torch.equal(total.mean("delta"), expected)
+    sums = robust_sums(rule, range(5))
+    expected = sums.mean("delta")
+    sums.mean("delta").mul_(7)
+    sums.buffers().mul_(7)
+    assert torch.equal(sums.mean("delta"), expected)
+    assert torch.equal(sums.buffers(), torch.ones(1))
+
+
+def test_payloads_are_combined_by_the_rule_too():
+    """An attacker's counts do not get through where its update does not."""
+    sums = robust_sums(CoordinateMedian(), [1, 2, 1e9])
+    assert torch.equal(sums.payload("counts"), torch.full((2, 2), 3 * 2.0).double())
+    assert torch.equal(sums.total("delta", "samples"), torch.full((3,), 6 * 2.0).double())
+    sums = robust_sums(Krum(0.3), [1, 2, 2, 1e9])
+    assert torch.equal(sums.payload("counts"), torch.full((2, 2), 4 * 2.0).double())
 
 
 @ALGORITHMS.register_module()
 class SendsMore(FedAvg):
     """Sends its trained model and its mean as payloads, and what ``more`` says."""
 
-    payloads = (Payload("model", (3,), "samples", broadcast=True), Payload("level", (), "uniform"))
+    payloads = (Payload("model", (3,), broadcast=True), Payload("level", ()))
 
     def __init__(self, more="nothing", server_optim=None):
         super().__init__(server_optim)
@@ -204,9 +216,10 @@ class SendsMore(FedAvg):
             del update.payloads["model"]
         return update
 
-    def step(self, server, updates):
-        server.state["levels"] = updates.mean("level")
-        super().step(server, updates)
+    def step(self, server, sums):
+        server.state["model"] = sums.payload("model") / sums.num_clients
+        server.state["levels"] = sums.payload("level") / sums.num_clients
+        super().step(server, sums)
 
 
 @pytest.mark.parametrize("name", ["median", "trimmed mean", "krum"])
@@ -231,7 +244,7 @@ def test_payloads_are_combined_by_the_rule(tmp_path, name):
 
 
 def test_statistics_and_counters_are_combined_by_the_rule():
-    total = RobustAggregate(CoordinateMedian(), ("samples",))
+    sums = RobustAggregate(CoordinateMedian(), {"delta": "samples"})
     for number, value in enumerate([1, 5, 1_000_000]):
         part = ClientResult(
             Task(1, 0, number, "a", 2, 1, {}),
@@ -241,22 +254,20 @@ def test_statistics_and_counters_are_combined_by_the_rule():
             state={},
             loss=0.0,
         )
-        total.add(part)
-    assert total.mean("buffers").item() == 5
-    assert total.counters()["bn.num_batches_tracked"].item() == 5
+        sums.add(part)
+    assert sums.buffers().item() == 5
+    assert sums.counters()["bn.num_batches_tracked"].item() == 5
 
 
 def test_sign_flip_reaches_payloads_and_numbers():
     hook = SignFlip(share=1.0, scale=2.0)
     runner = SimpleNamespace(data=SimpleNamespace(clients=["a"]))
     kept = torch.ones(3)
-    payloads = {"counts": torch.ones(2), "rows": (torch.ones(2, 2), torch.tensor([1.0, 3.0]))}
+    payloads = {"counts": torch.ones(2)}
     update = Update({"delta": kept}, payloads=payloads, numbers={"gap": 0.5})
     hook.after_client(runner, SimpleNamespace(index=0), update)
     assert update.vectors["delta"].tolist() == [-2] * 3 and kept.tolist() == [1] * 3
     assert update.payloads["counts"].tolist() == [-2, -2]
-    rows, weights = update.payloads["rows"]
-    assert (rows == -2).all() and weights.tolist() == [1, 3]
     assert update.numbers == {"gap": -1.0}
 
 
@@ -274,24 +285,13 @@ def test_what_a_rule_cannot_treat_is_refused(tmp_path, algorithm, words):
         toyquad.run(tmp_path, algorithm, robust={"type": "CoordinateMedian"})
 
 
-def test_rows_with_weights_of_their_own_are_refused():
-    payloads = [Payload("prototypes", (3, 2), "rows", broadcast=True)]
-    with pytest.raises(ConfigError, match="robust: prototypes has weights that clients send"):
-        check_treatable(FedAvg(), payloads)
-
-
 def test_krum_of_too_few_warns_once(tmp_path):
-    """Of two participants in every round; the rule keeps no sums of what it combines."""
+    """Of two participants in every round."""
     config = toyquad.run(
         tmp_path, {"type": "FedAvg"}, client_sampler=fixed("ab", "cd"), robust={"type": "Krum"}
     )
     assert toyseg.logs(config).count("it needs 3") == 1
     assert len(toyseg.history(config)) == 2
-    total = RobustAggregate(Krum(), ("samples",))
-    parts = Update({"delta": torch.ones(3)}), torch.ones(1), {}, {}, 0.0
-    total.add(ClientResult(Task(1, 0, 0, "a", 2, 1, {}), *parts))
-    assert all(not vector.numel() for vector in total._sums.values())
-    assert total.mean().tolist() == [1, 1, 1]
 
 
 def test_mistakes(tmp_path):

@@ -57,8 +57,9 @@ def test_counts_are_those_of_the_definition(steady):
         assert run.kept() == pytest.approx(kept, abs=1e-5), name
         assert run.held == held, name
         runner = run.runner  # the engine's own count, and one full-batch gradient a local epoch
-        own = runner.optim_wrapper.passes * runner.algorithm.gradients
-        assert passes == own + len(runner.algorithm.full_gradient), name
+        exchanges = runner.algorithm.exchanges
+        own = runner.optim_wrapper.passes * exchanges[-1].gradients
+        assert passes == own + sum(exchange.full_gradient for exchange in exchanges), name
 
 
 def test_moon_has_two_forward_passes_more(steady):

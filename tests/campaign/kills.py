@@ -29,7 +29,6 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
     **{name: entry.options for name, entry in ENTRIES.items()},
     "FedAvg": {"server_optim": ADAM},
     "NaiveFedGloSS": {"rho_server": 0.05, "beta": 10.0, "rho0": 0.01, "rho_rounds": 3},
-    "FlexLoRA": {"fedex": True},
 }
 SAM = {**SGD, "type": "SAMOptimWrapper", "rho": 0.05}
 OPTIMIZERS = {"FedGamma": SAM, "FedAvg": MOMENTUM}  # what these need or allow; others: SGD
@@ -82,7 +81,7 @@ def draw_runs(seed: int, rounds: int = 4) -> list[Run]:
             "randomness": {"seed": rng.randrange(1000)},
         }
         changes |= ENTRIES[name].more
-        if name == "FlexLoRA":
+        if name == "FedExLoRA":
             changes["averaging"] = None
         if name == "FedAvg":
             changes["custom_hooks"] = [{"type": "KeptMomentum"}]

@@ -86,7 +86,6 @@ OUTSIDE = {
     ("HOOKS", "WIMA"): {"start": -3, "window": 0},
     ("HOOKS", "SiloBN"): {"layers": "("},
     ("LOCAL_LOSSES", "FedAlign"): {"mu": -0.1, "width": 0.0, "power_iterations": 0},
-    ("LOCAL_LOSSES", "FedProtoPixels"): {"anchors": 0, "temperature": 0.0, "weight": -0.1},
     ("LOCAL_LOSSES", "FedSeg"): {"contrast": -0.1, "known": "class", "threshold": 1.1},
     ("LOCAL_LOSSES", "GradAug"): {"mu": -1, "width": 1.1, "n": 0, "multiple": 0, "resolutions": []},
     ("LOCAL_LOSSES", "MOON"): {"mu": -0.1, "tau": 0.0},

@@ -62,7 +62,7 @@ def test_the_optimizer_of_every_setting_fits_its_network(load):
         config = load(name)
         with torch.device("meta"):
             model = build_model(config)
-        build_local_optimizer(config.optim_wrapper, FlatModel(model))
+        build_local_optimizer(config.optim_wrapper, FlatModel(model), config.train_cfg.max_rounds)
 
 
 def test_small_images_are_those_of_the_name(load):

@@ -1,4 +1,4 @@
-"""Updates are validated before they count."""
+"""Updates are checked before they count."""
 
 import math
 
@@ -6,29 +6,19 @@ import pytest
 import torch
 from torch import nn
 
-from fedseg.core.arithmetic import finite_norm
+from fedseg.algorithms import FedAvg
 from fedseg.core.flat import FlatModel
-from fedseg.core.messages import ClientResult, Task, Update
+from fedseg.core.messages import ClientResult, Exchange, Payload, Task, Update
 from fedseg.core.server import Server
-from fedseg.engine.updates import longest_norms, validate_update
+from fedseg.core.vectors import finite_norm
+from fedseg.engine.updates import check_contract, find_fault, longest_norms
 from fedseg.errors import ConfigError
 
 NAN, INF = float("nan"), float("inf")
-# change of a sound update -> what it is rejected for
-DEFECTS = {
-    "none": ({}, None),
-    "one more vector": ({"extra": torch.ones(6)}, None),
-    "longer": ({"delta": torch.ones(7)}, "delta has shape (7,)"),
-    "two-dimensional": ({"delta": torch.ones(6, 1)}, "delta has shape (6, 1)"),
-    "double": ({"delta": torch.ones(6).double()}, "delta has dtype torch.float64"),
-    "integers": ({"delta": torch.ones(6, dtype=torch.long)}, "delta has dtype torch.int64"),
-    "NaN": ({"delta": torch.tensor([0, 0, NAN, 0, 0, 0])}, "delta is not finite"),
-    "infinite": ({"delta": torch.tensor([0, 0, INF, 0, 0, 0])}, "delta is not finite"),
-    "both infinities": ({"delta": torch.tensor([0, -INF, INF, 0, 0, 0])}, "delta is not finite"),
-    "extra NaN": ({"extra": torch.tensor([0, 0, NAN, 0, 0, 0])}, "extra is not finite"),
-    "short extra": ({"extra": torch.ones(2)}, "extra has shape (2,)"),
-    "missing": ({"delta": None, "other": torch.ones(6)}, "delta is missing"),
-}
+
+
+class TwoSums(FedAvg):
+    sums = {"delta": "samples", "control": ("uniform", "per_step")}
 
 
 @pytest.fixture
@@ -37,66 +27,85 @@ def server(monkeypatch):
     return Server(FlatModel(nn.Sequential(nn.Linear(1, 1), nn.BatchNorm1d(2))), 3)
 
 
-def result(vectors, buffers, state=None):
+def result(update, buffers=None, state=None):
     task = Task(1, 0, 0, "c", 5, 1, {})
-    return ClientResult(task, Update(vectors), buffers, {}, state or {}, 0.0)
+    buffers = torch.ones(4) if buffers is None else buffers
+    return ClientResult(task, update, buffers, {}, state or {}, 0.0)
 
 
-def test_defects(server):
-    assert server.w.numel() == 6 and server.buffers.numel() == 4
-    for name, (changes, reason) in DEFECTS.items():
-        vectors = {k: v for k, v in {"delta": torch.ones(6), **changes}.items() if v is not None}
-        found = validate_update(result(vectors, torch.ones(4)), server, trained=True)
-        assert found is None if reason is None else found.startswith(reason), name
+def sound(**changes):
+    vectors = {"delta": torch.ones(6), "control": torch.ones(6)}
+    options = {"weights": {"per_step": 0.5}, "payloads": {"counts": torch.ones(2)}}
+    return Update(**{"vectors": vectors, **options, **changes})
 
 
-def test_buffers_and_client_states_are_checked_too(server):
-    sound = {"delta": torch.ones(6)}
-    bad = torch.tensor([0, NAN, 0, 0])
-    assert validate_update(result(sound, bad), server, True) == "buffers is not finite"
-    state = {"dual": torch.full((6,), NAN), "bn": torch.tensor([NAN])}
-    found = validate_update(result(sound, torch.ones(4), state), server, True)
-    assert found == "state dual is not finite"  # what is not like w is the policy's own
+BROKEN_CONTRACTS = {
+    "no delta": (sound(vectors={}), "'delta'"),
+    "undeclared": (sound(vectors={"delta": torch.ones(6), "x": torch.ones(6)}), "lacks 'x'"),
+    "longer": (sound(vectors={"delta": torch.ones(7)}), r"'delta': must have shape \[6\]"),
+    "two-dimensional": (sound(vectors={"delta": torch.ones(6, 1)}), r"not \[6, 1\]"),
+    "double": (sound(vectors={"delta": torch.ones(6).double()}), "must be torch.float32"),
+    "no tensor": (sound(vectors={"delta": [1.0] * 6}), "must be a dense tensor, not list"),
+    "no weight": (sound(weights={}), "Update.weights lacks 'per_step'"),
+    "unknown payload": (sound(payloads={"y": torch.ones(2)}), "'y' is not a declared payload"),
+    "other payload": (sound(payloads={"counts": torch.ones(3)}), r"'counts': must have shape"),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN_CONTRACTS)
+def test_the_first_update_must_be_what_the_algorithm_declares(server, case):
+    update, message = BROKEN_CONTRACTS[case]
+    payloads = {"counts": Payload("counts", (2,))}
+    check_contract(result(sound()), server, TwoSums(), payloads)
+    with pytest.raises(ConfigError, match=message):
+        check_contract(result(update), server, TwoSums(), payloads)
 
 
 def test_a_client_that_did_no_local_steps_needs_no_delta(server):
-    sent = result({"gradient": torch.ones(6)}, torch.ones(4))
-    assert validate_update(sent, server, trained=False) is None
-    assert validate_update(sent, server, trained=True) == "delta is missing"
+    class Gradients(TwoSums):
+        exchanges = (Exchange(train=False), Exchange())
+
+    sent = Update({"control": torch.ones(6)}, weights={"per_step": 1.0})
+    check_contract(result(sent), server, Gradients(), {})
+    with pytest.raises(ConfigError, match="'delta'"):
+        check_contract(result(sent), server, TwoSums(), {})
 
 
-@pytest.mark.parametrize("weight", [NAN, INF, torch.tensor(NAN)])
-def test_a_weight_of_the_algorithms_own_is_finite(server, weight):
-    sent = result({"delta": torch.ones(6)}, torch.ones(4))
-    sent.update.weights = {"per_loss": 0.5}
-    assert validate_update(sent, server, True) is None
-    sent.update.weights = {"per_loss": weight}
-    assert validate_update(sent, server, True).startswith("a weight is not finite: {'per_loss'")
+def with_value(value):
+    return torch.tensor([0, 0, value, 0, 0, 0])
 
 
-def test_numbers_are_finite_and_plain(server):
-    sent = result({"delta": torch.ones(6)}, torch.ones(4))
-    sent.update.numbers = {"gap": -0.5}
-    assert validate_update(sent, server, True) is None
-    sent.update.numbers = {"gap": NAN}
-    assert validate_update(sent, server, True) == "a number is not finite: {'gap': nan}"
-    sent.update.numbers = {"gap": torch.tensor(0.5)}
-    with pytest.raises(ConfigError, match=r"Update\.numbers\.gap"):
-        validate_update(sent, server, True)
+FAULTS = {
+    "none": (sound(), None),
+    "NaN": (sound(vectors={"delta": with_value(NAN)}), "delta is not finite"),
+    "infinite": (sound(vectors={"delta": with_value(-INF)}), "delta is not finite"),
+    "control": (sound(vectors={"control": with_value(NAN)}), "control is not finite"),
+    "payload": (sound(payloads={"counts": torch.tensor([1, INF])}), "counts is not finite"),
+    "number": (sound(numbers={"gap": NAN}), "gap is not finite"),
+    "weight": (sound(weights={"per_step": NAN}), "its weight per_step is nan"),
+    "infinite weight": (sound(weights={"per_step": INF}), "its weight per_step is inf"),
+    "negative weight": (sound(weights={"per_step": -1.0}), "its weight per_step is -1.0"),
+}
 
 
-@pytest.mark.parametrize("size", [-1, 2.5, True])
-def test_a_size_on_the_wire_is_a_number_of_bytes(server, size):
-    sent = result({"delta": torch.ones(6)}, torch.ones(4))
-    sent.update.num_bytes = size
-    with pytest.raises(ConfigError, match=r"Update\.num_bytes"):
-        validate_update(sent, server, trained=True)
+@pytest.mark.parametrize("case", FAULTS)
+def test_an_update_that_is_not_finite_is_rejected(server, case):
+    update, reason = FAULTS[case]
+    found = find_fault(result(update), server)
+    assert found is None if reason is None else found.startswith(reason)
+
+
+def test_buffers_and_client_states_are_checked_too(server):
+    bad = torch.tensor([0, NAN, 0, 0])
+    assert find_fault(result(sound(), bad), server) == "buffers is not finite"
+    state = {"round": torch.tensor(3), "dual": torch.full((6,), NAN)}
+    assert find_fault(result(sound(), None, state), server) == "state dual is not finite"
 
 
 def test_a_model_without_buffers_passes():
     server = Server(FlatModel(nn.Linear(2, 1)), 1)
-    sent = result({"delta": torch.zeros_like(server.w)}, torch.zeros(0))
-    assert validate_update(sent, server, trained=True) is None
+    sent = result(Update({"delta": torch.zeros_like(server.w)}), torch.zeros(0))
+    assert find_fault(sent, server) is None
 
 
 def test_what_is_sent_may_be_so_long_and_no_longer(server):
@@ -104,14 +113,14 @@ def test_what_is_sent_may_be_so_long_and_no_longer(server):
     server.longest = {"": 30.0, "delta": 3.0}
     vectors = {"delta": torch.ones(6), "extra": torch.full((6,), 12.0)}
     state = {"dual": torch.full((6,), 1e30)}
-    sent = result(vectors, torch.full((4,), 14.0), state)
-    assert validate_update(sent, server, True) is None
+    sent = result(Update(vectors), torch.full((4,), 14.0), state)
+    assert find_fault(sent, server) is None
     assert sent.norms == pytest.approx({"delta": 6**0.5, "extra": 12 * 6**0.5, "buffers": 28})
     for name in (*vectors, "buffers"):
         parts = {**vectors, "buffers": torch.full((4,), 14.0)}
         parts[name] = 1.3 * parts[name]
-        reason = validate_update(result(parts, parts.pop("buffers")), server, True)
-        assert reason.startswith(f"{name} has norm")
+        buffers = parts.pop("buffers")
+        assert find_fault(result(Update(parts), buffers), server).startswith(f"{name} has norm")
 
 
 def test_limits_follow_the_last_round():

@@ -21,6 +21,7 @@ from rich.console import Console
 
 from fedseg.commands.main import main
 from fedseg.core.hook import FederatedHook
+from fedseg.core.messages import Exchange
 from fedseg.errors import ConfigError, Interrupted
 from fedseg.hooks.progress import ProgressHook, Screen
 from fedseg.registry import HOOKS
@@ -52,7 +53,7 @@ class Run:
         self.train_loop = SimpleNamespace(evaluates=lambda r: r % 10 == 0, pending=None)
         self.val_loop = SimpleNamespace(num_predictions=predictions)
         self.client_sampler = SimpleNamespace(participants=lambda r: [0, 1, 2, 3])
-        self.algorithm = SimpleNamespace(exchanges=1, trains=lambda exchange: True)
+        self.algorithm = SimpleNamespace(exchanges=(Exchange(),))
         self.flat = SimpleNamespace(w=torch.zeros(1))
         self.hook = ProgressHook(**{"seconds": 1e9, **options})
         self.hook.console = Console(file=io.StringIO(), width=width)

@@ -80,8 +80,8 @@ class OutsideAlgorithm(Algorithm):
         client.grad.add_(client.w - client.start, alpha=self.mu)
 
     @torch.no_grad()
-    def step(self, server, updates):
-        server.w.sub_(updates.mean("delta").to(server.w.dtype))
+    def step(self, server, sums):
+        server.w.sub_(sums.mean("delta").to(server.w.dtype))
 
 
 @HOOKS.register_module()

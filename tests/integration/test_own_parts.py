@@ -15,7 +15,6 @@ from fedseg.algorithms import FedAvg
 from fedseg.algorithms.robust import RobustRule
 from fedseg.core.local_loss import LocalLoss
 from fedseg.core.messages import Payload, Update
-from fedseg.core.server import Aggregate
 from fedseg.errors import ConfigError, TrainingError, UserError
 from fedseg.hooks import FederatedHook
 from fedseg.registry import AGGREGATES, ALGORITHMS, HOOKS, LOCAL_LOSSES, METRICS, MODELS, SAMPLERS
@@ -29,43 +28,35 @@ KEPT = {  # what no checkpoint could bring back
     "complex": torch.ones(3, dtype=torch.complex64),
     "NaN": torch.tensor(math.nan),
 }
-ROWS, ONE = torch.ones(3, 2).double(), torch.ones(3)
-SENT = {  # by finish, given the delta, and what it is told
+SENT = {  # by finish, given the delta, and what the user is told
     "dict": (lambda d: {"delta": d}, r"finish\(\) must return an Update"),
-    "text": (lambda d: Update({"delta": d}, {"samples": "3"}), "Update.weights.samples: must be"),
-    "minus": (lambda d: Update({"delta": d}, {"samples": -1}), "a weight of means is negative"),
+    "text": (lambda d: Update({"delta": d}, {"samples": "3"}), "its weight samples is 3, not"),
+    "minus": (lambda d: Update({"delta": d}, {"samples": -1}), "its weight samples is -1, not"),
     "zero": (lambda d: Update({"delta": d}, {"samples": 0}), "round 1: no client takes part"),
-    "buffers": (lambda d: Update({"delta": d, "buffers": d}), "buffers is the name of two"),
-    "NumPy": (lambda d: Update({"delta": d.numpy()}), "delta is no dense tensor"),
-    "twice": (lambda d: Update({"delta": d, "x": d}, payloads={"x": d}), "x is the name of two"),
-    "list": (lambda d: Update({"delta": d}, {"w": 1}, payloads={"x": [1.0]}), "x must be a tensor"),
-    "heavy": (lambda d: Update({"delta": d}, {"w": 1e308}, payloads={"x": d}), "x has a weight"),
-    "unweighted": (
-        lambda d: Update({"delta": d}, payloads={"x": d}),
-        "x is weighted by 'w', which",
+    "buffers": (lambda d: Update({"delta": d, "buffers": d}), "'buffers' is the name of Batch"),
+    "NumPy": (lambda d: Update({"delta": d.numpy()}), "must be a dense tensor, not ndarray"),
+    "sparse": (lambda d: Update({"delta": d.to_sparse()}), "must be a dense tensor"),
+    "twice": (lambda d: Update({"delta": d}, payloads={"delta": d}), "name of a vector and of"),
+    "list": (lambda d: Update({"delta": d}, payloads={"x": [1.0]}), "must be a dense tensor"),
+    "flat": (
+        lambda d: Update({"delta": d}, payloads={"r": torch.ones(6).to(d)}),
+        r"payload 'r': must have shape \[3, 2\], not \[6\]",
     ),
-    **{
-        name: (lambda d, r=rows: Update({"delta": d}, payloads={"r": r}), told)
-        for name, rows, told in (
-            ("flat", (ROWS.flatten(), ONE), r"r has shape \(6,\), expected \(3, 2\)"),
-            ("negative", (ROWS, -ONE), "r has a weight that is negative"),
-            ("NaN", (ROWS * math.nan, ONE), "r is not finite"),
-            ("no weights", ROWS, r"r must be \(rows, weights\)"),
-        )
-    },
-    "undeclared": (
+    "NaN": (lambda d: Update({"delta": d}, payloads={"x": d * math.nan}), "x is not finite"),
+    "number": (lambda d: Update({"delta": d}, numbers={"n": d[0]}), "use .item()"),
+    "undeclared": (lambda d: Update({"delta": d, "y": d}), "sums: lacks 'y'"),
+    "unknown": (
         lambda d: Update({"delta": d}, payloads={"others": d}),
-        "others is not a declared payload; declared: x, r",
+        "'others' is not a declared payload; declared: x, r",
     ),
-    "light": (lambda d: Update({"delta": d}, {"w": -1}, payloads={"x": d}), "x has a weight"),
-    "sparse": (lambda d: Update({"delta": d.to_sparse()}), "delta is no dense tensor"),
 }
 
 
 @ALGORITHMS.register_module()
 class Own(FedAvg):
-    weightings, server_vectors = ("samples", "uniform"), ("mine",)
-    payloads = (Payload("x", None, "w"), Payload("r", (3, 2), "rows"))
+    server_vectors = ("mine",)
+    sums = {"delta": "samples", "more": ("samples", "uniform")}
+    payloads = (Payload("x", None), Payload("r", (3, 2)))
 
     def __init__(self, sends: str = "", keeps: str = "", where: str = ""):
         super().__init__()
@@ -79,12 +70,12 @@ class Own(FedAvg):
             return SENT[self.sends][0](client.delta())
         more = {"more": torch.full_like(client.w, client.index)} if client.id in "cd" else {}
         loss = {"x": client.w.clone().requires_grad_()}
-        return Update({"delta": client.delta(), **more}, {"w": 1}, payloads=loss)
+        return Update({"delta": client.delta(), **more}, payloads=loss)
 
-    def step(self, server, updates):
-        super().step(server, updates)
-        self.means = updates.mean("more")[0].item(), updates.uniform_mean("more")[0].item()
-        assert not updates.mean("x").requires_grad
+    def step(self, server, sums):
+        super().step(server, sums)
+        self.means = [sums.mean("more", by)[0].item() for by in ("samples", "uniform")]
+        assert not sums.payload("x").requires_grad
         if self.where == "server":
             server.state["mine"] = self.kept
 
@@ -100,8 +91,8 @@ class Careless(FedAvg):
     def correct(self, client):
         exec(self.on_client)
 
-    def step(self, server, updates):
-        super().step(server, updates)
+    def step(self, server, sums):
+        super().step(server, sums)
         exec(self.on_server)
 
 
@@ -113,17 +104,16 @@ class Rows(RobustRule):
 
 @ALGORITHMS.register_module()
 class Sums(FedAvg):
-    aggregate = type("OwnSum", (Aggregate,), {})
+    needs_every_update = True
 
 
 @HOOKS.register_module()
 class Sends(FederatedHook):
-    def __init__(self, name="mine", shape=None, weighting="samples"):  # wrong ones, too
-        self.payloads = [Payload(name, shape, weighting, broadcast=True)]
+    def __init__(self, name="mine", shape=None):  # wrong ones, too
+        self.payloads = [Payload(name, shape, broadcast=True)]
 
     def after_client(self, runner, client, update):
-        rows = (client.w.clone(), torch.ones_like(client.w).double())
-        update.payloads["mine"] = rows if self.payloads[0].weighting == "rows" else rows[0]
+        update.payloads["mine"] = client.w.clone()
 
 
 @HOOKS.register_module()
@@ -233,19 +223,17 @@ def test_a_vector_that_some_send_has_the_mean_of_these(tmp_path):
     assert made.algorithm.means == pytest.approx(((1 * 2 + 4 * 3) / 5, 2.5))
 
 
-@pytest.mark.parametrize("weighting", ["samples", "rows"])
 @pytest.mark.parametrize("personal", [None, "conv1"])
-def test_a_payload_like_the_model_is_charged_without_gaps(tmp_path, weighting, personal):
+def test_a_payload_like_the_model_is_charged_without_gaps(tmp_path, personal):
     changes = {**toyseg.PLAIN, "personal": personal, "val_dataloader": None}
     alone = toyseg.run(tmp_path / "alone", **changes)
-    hooks = [{"type": "Sends", "weighting": weighting}]
-    config = toyseg.settings(tmp_path, **changes, custom_hooks=hooks)
+    config = toyseg.settings(tmp_path, **changes, custom_hooks=[{"type": "Sends"}])
     flat = toyseg.train(config).flat
     shared = flat.num_parameters - (0 if personal is None else int(flat.personal.sum()))
     for one, other in zip(toyseg.history(config), toyseg.history(alone), strict=True):
         size = shared * len(one["participants"])
         assert one["bytes_down"] - other["bytes_down"] == 4 * size
-        assert one["bytes_up"] - other["bytes_up"] == (12 if weighting == "rows" else 4) * size
+        assert one["bytes_up"] - other["bytes_up"] == 4 * size
 
 
 def test_noise_does_not_reach_the_gaps_between_parameters(tmp_path):
@@ -263,7 +251,7 @@ def test_noise_does_not_reach_the_gaps_between_parameters(tmp_path):
 
 
 def kept(where, what):
-    told = "client.state.mine: must be an instance of Tensor"
+    told = r"client\.state\['mine'\]: must be a tensor, not"
     if where != "client":
         told = "mine: is (a .*, no tensor|not finite)|, which no checkpoint can bring back"
     return {"algorithm": {"type": "Own", "keeps": what, "where": where}}, told
@@ -296,7 +284,6 @@ SLIPS = [
     hook(r"Sends: Payload\('mine'\)\.shape\[0\]: must be .* not -1", type="Sends", shape=[-1]),
     hook(r"shape\[0\]: must be .*'classes'.* not 'class'", type="Sends", shape=["class"]),
     hook("shape: must be a list, not 3", type="Sends", shape=3),
-    hook("weighting: must be a string", type="Sends", weighting=None),
     hook("is that of server optimizers, too", type="Sends", name="optim.momentum"),
     hook("'mine' is that of Own, too", {"type": "Own"}, type="Sends"),
     ({"algorithm": {"type": "Sums"}, "robust": {"type": "CoordinateMedian"}}, "Sums has its own"),
@@ -311,7 +298,7 @@ SLIPS = [
     careless("moved out", client="for p in client.model.parameters(): p.data = p.data.clone()"),
     careless("changed in place, for all clients: change a", client="client.start.mul_(0.5)"),
     careless(r"server\.w: must be torch\.float\d\d \[", server="server.w = server.w.half()"),
-    ({"robust": {"type": "Rows"}}, r"Rows\.combine must return a tensor \[\d+\], not Tensor \[4, "),
+    ({"robust": {"type": "Rows"}}, r"Rows\.combine must return a tensor \[\d+\], not \[4, "),
     hook(r"hooks\[0\]\.priority: must be 0 to 100 or", type="MeddlesWithMore", priority="FIRST"),
 ]
 

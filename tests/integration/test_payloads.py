@@ -1,4 +1,4 @@
-"""Payloads of a local loss and a hook in whole runs: means by row, traffic, workers, resuming."""
+"""Payloads of a local loss and a hook in whole runs: means by class, traffic, workers, resuming."""
 
 import forkray
 import numpy as np
@@ -13,15 +13,19 @@ from fedseg.errors import ConfigError
 from fedseg.hooks import FederatedHook
 from fedseg.registry import ALGORITHMS, HOOKS, LOCAL_LOSSES
 
-CLASSES, WIDTH, NAN = 3, 5, float("nan")
-SENT = {}  # (round, client) -> (rows, weights), of a run in this process
+CLASSES = 3
+SENT = {}  # (round, client) -> (sums, counts), of a run in this process
 
 
 @LOCAL_LOSSES.register_module()
 class ClassMeans(LocalLoss):
     """Pulls the mean logits of each class towards the server's; class 2 is never sent."""
 
-    payloads = (Payload("means", ("classes", CLASSES), "rows", broadcast=True),)
+    payloads = (
+        Payload("means", ("classes", CLASSES), broadcast=True),
+        Payload("sums", ("classes", CLASSES)),
+        Payload("counts", ("classes",)),
+    )
 
     def receive(self, client):
         self.known = client.payloads["means"].any(1)
@@ -30,44 +34,51 @@ class ClassMeans(LocalLoss):
         logits = client.model(client.batch["inputs"], mode="tensor").movedim(1, -1).flatten(0, 2)
         labels = client.batch["data_samples"].flatten()
         one_hot = labels[:, None] == torch.arange(CLASSES)
-        self.counts = one_hot.sum(0)
-        self.means = one_hot.to(logits.dtype).T @ logits / self.counts.clamp(min=1)[:, None]
-        gap = (self.means - client.payloads["means"])[self.known & (self.counts > 0)]
+        self.counts = one_hot.sum(0).to(logits.dtype)
+        self.sums = one_hot.to(logits.dtype).T @ logits
+        means = self.sums / self.counts.clamp(min=1)[:, None]
+        gap = (means - client.payloads["means"])[self.known & (self.counts > 0)]
         return client.model_loss() + 0.1 * gap.square().sum()
 
     def finish(self, client):
-        rows, weights = self.means.detach().clone(), self.counts.float()
-        rows[2], weights[2] = NAN, 0
-        SENT[client.round, client.id] = rows, weights
-        return {"means": (rows, weights)}
+        sums, counts = self.sums.detach().clone(), self.counts.clone()
+        sums[2], counts[2] = 0, 0
+        SENT[client.round, client.id] = sums, counts
+        return {"sums": sums, "counts": counts}
+
+    def step(self, server, sums):
+        counts = sums.payload("counts")[:, None]
+        means = sums.payload("sums") / counts.clamp(min=1)
+        server.state["means"] = torch.where(counts > 0, means, server.state["means"])
 
 
 @ALGORITHMS.register_module()
 class Fades(FedAvg):
     """The server has a rule of its own for what it broadcasts: half of it stays."""
 
-    payloads = (Payload("number", (), "rows", broadcast=True),)
+    payloads = (Payload("number", (), broadcast=True),)
 
     def finish(self, client):
-        one = client.w.new_ones(())
-        return Update({"delta": client.delta()}, payloads={"number": (one, 2 * one)})
+        return Update({"delta": client.delta()}, payloads={"number": client.w.new_ones(())})
 
-    def step(self, server, updates):
-        super().step(server, updates)
-        server.state["number"].div_(2).add_(updates.mean("number"))
+    def step(self, server, sums):
+        super().step(server, sums)
+        server.state["number"] = server.state["number"] / 2 + 1
+        assert sums.payload("number") == sums.num_clients
 
 
 @HOOKS.register_module()
 class Extremes(FederatedHook):
-    """Adds the client's norm, of which the server takes the uniform mean, as nobody else does."""
+    """Adds the client's norm, of which the server keeps the sum."""
 
-    payloads = (Payload("norm", (1,), "uniform", broadcast=True),)
+    payloads = (Payload("norm", (1,), broadcast=True),)
 
     def after_client(self, runner, client, update):
         update.payloads["norm"] = client.w.norm().reshape(1)
 
-    def after_aggregate(self, runner, updates):
-        self.seen = [*getattr(self, "seen", []), updates.mean("norm").item()]
+    def after_aggregate(self, runner, sums):
+        runner.server.state["norm"] = sums.payload("norm")
+        self.seen = [*getattr(self, "seen", []), sums.payload("norm").item()]
 
 
 def settings(folder, **changes):
@@ -81,16 +92,15 @@ def means_by_hand(rounds):
     means = np.zeros((CLASSES, CLASSES))
     for number in range(1, rounds + 1):
         sent = [pair for (round_, _), pair in SENT.items() if round_ == number]
+        total = sum(sums.double().numpy() for sums, _ in sent)
+        pixels = sum(counts.double().numpy() for _, counts in sent)
         for row in range(CLASSES):
-            pairs = [(rows[row].tolist(), float(weights[row])) for rows, weights in sent]
-            pairs = [(values, weight) for values, weight in pairs if weight]
-            if pairs:
-                values, weights = zip(*pairs, strict=True)
-                means[row] = np.average(values, axis=0, weights=weights)
+            if pixels[row]:
+                means[row] = total[row] / pixels[row]
     return means
 
 
-def test_rows_are_averaged_by_their_weights_and_charged_by_the_element(tmp_path):
+def test_payloads_are_summed_and_charged_by_the_element(tmp_path):
     SENT.clear()
     config = settings(tmp_path)
     run = toyseg.train(toyseg.merge(config, {"algorithm": {"type": "Fades"}}))
@@ -101,7 +111,7 @@ def test_rows_are_averaged_by_their_weights_and_charged_by_the_element(tmp_path)
     for line in toyseg.history(config):
         clients = len(line["participants"])
         assert line["bytes_down"] == clients * (model + 4 * CLASSES * CLASSES + 4 + 4)
-        assert line["bytes_up"] == clients * (model + 4 * CLASSES * (CLASSES + 1) + 4 + 8)
+        assert line["bytes_up"] == clients * (model + 4 * CLASSES * (CLASSES + 1) + 4 + 4)
     (hook,) = (hook for hook in run.hooks if isinstance(hook, Extremes))
     assert len(hook.seen) == 6 and min(hook.seen) > 0
     assert run.server.state["norm"].item() == hook.seen[-1]

@@ -9,6 +9,7 @@ import torch
 from batch_twins import batches_one_by_one
 
 from fedseg.core.client_data import Job, JobStream
+from fedseg.core.messages import Exchange
 from fedseg.datasets import ImageArrays
 from fedseg.datasets.batch_transforms import BatchPipeline, Cutout
 from fedseg.errors import ConfigError
@@ -120,7 +121,7 @@ def test_batches_made_together_are_those_made_alone(name, shape, monkeypatch):
     apply = BatchPipeline.apply
     monkeypatch.setattr(BatchPipeline, "apply", lambda *a: calls.update([len(a[1])]) or apply(*a))
     data = resident(**options)
-    stream = JobStream(lambda round_: [0, 2, 3], 1, 3, [[True, False], [False]])
+    stream = JobStream(lambda round_: [0, 2, 3], 1, 3, [Exchange(full_gradient=True), Exchange()])
     data.start(stream)
     jobs = list(stream)
     made = [list(data.batches(job)) for job in jobs]
@@ -150,7 +151,7 @@ def test_batches_that_would_differ_are_not_made_together(steps):
     mean = [0.5] * 4
     transforms = [{"type": "Normalize", "mean": mean, "std": mean}, *steps]
     data = resident(dataset=arrays((8, 8, 4)), transforms=transforms, batch_size=3)
-    stream = JobStream(lambda round_: [0, 2, 3], 1, 2, [[False]])
+    stream = JobStream(lambda round_: [0, 2, 3], 1, 2)
     data.start(stream)
     shift = torch.ones((), requires_grad=True)
     for job in stream:

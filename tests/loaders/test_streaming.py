@@ -13,6 +13,7 @@ from torch.utils.data import Dataset
 from torch.utils.data.distributed import DistributedSampler
 
 from fedseg.core.client_data import Job, JobStream
+from fedseg.core.messages import Exchange
 from fedseg.datasets import ImageFolderDataset
 from fedseg.errors import ConfigError
 from fedseg.evaluation.sets import StreamedSet
@@ -196,7 +197,7 @@ def test_a_stream_can_start_again_in_the_middle():
 
 
 def test_job_stream_is_the_order_of_training():
-    jobs = JobStream({1: [0, 2], 2: [1]}.__getitem__, 1, 2, [[False], [False]])
+    jobs = JobStream({1: [0, 2], 2: [1]}.__getitem__, 1, 2, [Exchange(), Exchange()])
     expected = [(1, 0, 0), (1, 0, 2), (1, 1, 0), (1, 1, 2), (2, 0, 1), (2, 1, 1)]
     assert [(j.round, j.exchange, j.client) for j in jobs] == expected
     assert list(jobs) == list(jobs), "it can be read twice"

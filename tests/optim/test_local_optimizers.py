@@ -11,6 +11,7 @@ from fedseg.core.flat import FlatModel
 from fedseg.errors import ConfigError
 from fedseg.optim import build_local_optimizer
 
+ROUNDS = 10
 SGD = {"type": "SGD", "lr": 0.1}
 
 
@@ -29,7 +30,7 @@ class Quadratic(nn.Module):
 def make(config):
     flat = FlatModel(Quadratic().double())
     curvature = torch.linspace(0.5, 3, flat.w.numel(), dtype=torch.float64)
-    local = build_local_optimizer(config, flat)
+    local = build_local_optimizer(config, flat, ROUNDS)
     calls = []
 
     def backward(replay=False):
@@ -209,7 +210,7 @@ SAM = {"type": "SAMOptimWrapper", "rho": 1, "optimizer": SGD}
 )
 def test_wrong_configs(config, message):
     with pytest.raises(ConfigError, match=message):
-        build_local_optimizer(config, FlatModel(Quadratic()))
+        build_local_optimizer(config, FlatModel(Quadratic()), ROUNDS)
 
 
 # ---------------------------------------------------------------- in a run

@@ -35,7 +35,7 @@ RUNS = {
     "FedBN": {"batchnorm": {"_delete_": True, "type": "FedBN"}},
     "SiloBN, a personal head, a frozen layer": {"personal": "@head", "model": {"freeze": "conv1"}},
     "FedEx-LoRA": {
-        "algorithm": {"_delete_": True, "type": "FlexLoRA", "fedex": True},
+        "algorithm": {"_delete_": True, "type": "FedExLoRA"},
         "averaging": None,
         "model": {"lora": {"r": 2}},
     },

@@ -18,7 +18,6 @@ from mmengine.config import Config
 from PIL import Image
 from torch import nn
 
-from fedseg.algorithms import Algorithm, FedAvg
 from fedseg.core.client_data import Job
 from fedseg.core.messages import Message, Task
 from fedseg.core.server import Server
@@ -305,30 +304,6 @@ def test_a_default_hook_without_a_type_keeps_its_own(tmp_path):
     with pytest.raises(ConfigError, match=r"hooks\.checkpoint\.priority: must be 0 to .* LOW,"):
         build_hooks(config)
     assert "default_hooks.trackers" in hooks and "default_hooks.pictures" not in hooks
-
-
-class StepsFirst(FedAvg):
-    exchanges, training = 2, (0,)
-
-
-class Unweighted(FedAvg):
-    weightings = ("uniform",)
-
-
-OF_NO_ROUND = [
-    (StepsFirst, r"StepsFirst\.training must contain 1"),
-    (Unweighted, "must contain 'samples'"),
-    (type("Letters", (FedAvg,), {"client_vectors": "memory"}), r"Letters\.client_vectors: .* list"),
-    (type("Mute", (FedAvg,), {"exchanges": 0}), r"Mute\.exchanges: must be greater than 0"),
-    (type("Idle", (Algorithm,), {}), r"Idle has no step\(\)"),
-]
-
-
-@pytest.mark.parametrize(("kind", "message"), OF_NO_ROUND)
-def test_an_algorithm_that_no_round_can_run_is_told(tmp_path, kind, message):
-    config = toyseg.settings(tmp_path, algorithm={"_delete_": True, "type": kind})
-    with pytest.raises(ConfigError, match=rf"algorithm\.type: .*{message}"):
-        build_trainer(config)
 
 
 def test_nothing_is_written(tmp_path):

@@ -66,6 +66,7 @@ ENTRIES = {
     "FedBABU": Entry({}, more={"personal": "@head"}),
     "Ditto": Entry({"lam": 0.1}),
     "FlexLoRA": Entry({}, more={"model": {"lora": {"r": 2}}}),
+    "FedExLoRA": Entry({}, more={"model": {"lora": {"r": 2}}}),
 }
 LOSSES: dict[str, dict[str, Any]] = {
     "MOON": {"mu": 1.0, "tau": 0.5},
@@ -73,6 +74,6 @@ LOSSES: dict[str, dict[str, Any]] = {
     "GradAug": {"n": 1, "resolutions": [SIDE, SIDE - 2]},
 }
 PIXEL_LOSSES: dict[str, dict[str, Any]] = {
-    **{"ClassWeights": {}, "FedSeg": {}, "FedProtoPixels": {}},
+    **{"ClassWeights": {}, "FedSeg": {}},
     "SelfTraining": {"threshold": 0.5, "every": 2, "average_from": 2},
 }

@@ -93,11 +93,11 @@ def local_client(
 ) -> Client:
     """A client of a trainer, about to do a local step; seed the global generator yourself."""
     flat = FlatModel(model)
-    local_loss.check(flat)
+    local_loss.setup(flat)
     trainer = ClientTrainer(
         flat,
         algorithm or FedAvg(),
-        build_local_optimizer(optim_wrapper or SGD, flat),
+        build_local_optimizer(optim_wrapper or SGD, flat, max_rounds=1),
         SimpleNamespace(fits_model=True),
         seed=0,
         local_loss=local_loss,

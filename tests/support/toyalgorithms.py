@@ -86,4 +86,4 @@ def bytes_of(config: Mapping[str, Any]) -> list[tuple[int, int]]:
 def wrapper(config: Mapping[str, Any]) -> Any:
     """A local optimizer over a vector of eight numbers, and its flat model."""
     flat = FlatModel(torch.nn.Linear(3, 2))
-    return build_local_optimizer(Config(dict(config)), flat), flat
+    return build_local_optimizer(Config(dict(config)), flat, max_rounds=1), flat

@@ -67,7 +67,9 @@ def fix_participants(runner: FederatedRunner) -> list[int]:
 def local_optimizer(runner: FederatedRunner, **options: Any) -> OptimWrapper:
     """The config's optimizer in a wrapper, for example of ``type="SAMOptimWrapper"``."""
     optimizer = dict(runner.cfg.optim_wrapper.optimizer)
-    return build_local_optimizer({**options, "optimizer": optimizer}, runner.flat)
+    return build_local_optimizer(
+        {**options, "optimizer": optimizer}, runner.flat, runner.max_rounds
+    )
 
 
 def describe(runner: FederatedRunner, clients: list[int]) -> dict[str, Any]:

@@ -17,8 +17,9 @@ from benchmarks import engine
 from benchmarks.classification import SETTING, adapt
 from benchmarks.engine import in_own_process, measure_seconds
 from fedseg.algorithms import FedAvg
-from fedseg.core.arithmetic import accumulate, finite_norm
 from fedseg.core.client_data import JobStream
+from fedseg.core.messages import Exchange
+from fedseg.core.vectors import accumulate, finite_norm
 from fedseg.registry import ALGORITHMS, DATASETS, MODELS, PARTITIONS
 from fedseg.runner.experiment import load_config
 
@@ -65,7 +66,7 @@ class IdlePartition:
 class Idle(FedAvg):
     """FedAvg without local steps: the message is loaded, the update sent, checked and summed."""
 
-    training = ()
+    exchanges = (Exchange(train=False),)
 
 
 def idle_config(parameters: int, clients: int, work_dir: str) -> Config:
@@ -98,8 +99,8 @@ def measure(config: Config, clients: int, repeats: int, workers: int) -> dict[st
     config.executor = kind if workers else {"type": "InProcessExecutor"}
     runner = engine.build(engine.strip(config, clients))
     rounds = engine.EngineRounds(runner)
-    draw, passes = runner.client_sampler.participants, runner.algorithm.passes()
-    runner.executor.start(JobStream(draw, 1, engine.ENDLESS, passes))
+    draw, exchanges = runner.client_sampler.participants, runner.algorithm.exchanges
+    runner.executor.start(JobStream(draw, 1, engine.ENDLESS, exchanges))
     try:
         seconds = [measure_seconds(rounds) for _ in range(WARM_UP + repeats)][WARM_UP:]
         memory = getattr(getattr(runner.executor, "pool", None), "memory", 0)

@@ -1,0 +1,196 @@
+"""Running sums over the updates of an exchange."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedseg.core.messages import ClientResult
+
+# how each vector of an update is summed: a weighting, or several of them
+Sums = Mapping[str, str | tuple[str, ...]]
+
+
+def weightings(sums: Sums, name: str) -> tuple[str, ...]:
+    """The weightings of a vector's declared sums."""
+    declared = sums[name]
+    return (declared,) if isinstance(declared, str) else tuple(declared)
+
+
+@dataclass
+class WeightedSum:
+    """A running sum ``sum_k a_k v_k``.
+
+    Attributes:
+        total: the sum, float64.
+        weight: the sum of the weights ``sum_k a_k``.
+    """
+
+    total: Tensor
+    weight: float
+
+    @classmethod
+    def start(cls, vector: Tensor, weight: float) -> "WeightedSum":
+        """A sum of one term; the vector is not changed."""
+        dtype = torch.float64
+        return cls(total=vector.to(dtype, copy=True).mul_(weight), weight=weight)
+
+    def add(self, vector: Tensor, weight: float) -> None:
+        """Add a term."""
+        self.total.add_(vector, alpha=weight)
+        self.weight += weight
+
+    def merge(self, other: "WeightedSum") -> None:
+        """Add the terms of another sum."""
+        self.total.add_(other.total)
+        self.weight += other.weight
+
+    def copy(self) -> "WeightedSum":
+        """The same sum in memory of its own."""
+        return WeightedSum(self.total.clone(), self.weight)
+
+    def mean(self) -> Tensor:
+        """``sum_k a_k v_k / sum_k a_k``, a new tensor."""
+        return self.total / self.weight
+
+
+class Aggregate:
+    """Running sums over the accepted updates of an exchange; memory is that of the sums alone.
+
+    Every vector is summed by the weightings that the algorithm declares (``Algorithm.sums``), every
+    payload without a weight, BatchNorm's buffers and counters by samples.
+
+    Args:
+        sums: for every vector its weightings: ``"samples"`` (N_k), ``"uniform"`` (1), or a name
+            for which each update brings its weight.
+
+    Attributes:
+        num_clients: updates added.
+        weights: the sum of their weights, by weighting.
+        numbers: what clients sent in ``Update.numbers``, by name and the client's position.
+    """
+
+    def __init__(self, sums: Sums) -> None:
+        self.num_clients = 0
+        self.weights: Counter[str] = Counter()
+        self.numbers: dict[str, dict[int, float]] = {}
+        self._declared = sums
+        self._vectors: dict[tuple[str, str], WeightedSum] = {}
+        self._payloads: dict[str, Tensor] = {}
+        self._buffers: WeightedSum | None = None
+        self._counters: dict[str, WeightedSum] = {}
+
+    @torch.no_grad()
+    def add(self, result: ClientResult) -> None:
+        """Add one accepted update to the declared sums."""
+        update, samples = result.update, result.task.num_samples
+        weights = {"samples": samples, "uniform": 1, **update.weights}
+        self.num_clients += 1
+        self.weights.update(weights)
+        for name, vector in update.vectors.items():
+            for weighting in weightings(self._declared, name):
+                self._add_vector(name, weighting, vector, weights[weighting])
+        for name, payload in update.payloads.items():
+            self._add_payload(name, payload)
+        for name, number in update.numbers.items():
+            self.numbers.setdefault(name, {})[result.task.client] = number
+        if self._buffers is None:
+            self._buffers = WeightedSum.start(result.buffers, samples)
+        else:
+            self._buffers.add(result.buffers, samples)
+        for name, counter in result.counters.items():
+            if name in self._counters:
+                self._counters[name].add(counter, samples)
+            else:
+                self._counters[name] = WeightedSum.start(counter, samples)
+
+    def _add_vector(self, name: str, weighting: str, vector: Tensor, weight: float) -> None:
+        key = (name, weighting)
+        if key in self._vectors:
+            self._vectors[key].add(vector, weight)
+        else:
+            self._vectors[key] = WeightedSum.start(vector, weight)
+
+    def _add_payload(self, name: str, payload: Tensor) -> None:
+        if name in self._payloads:
+            self._payloads[name].add_(payload)
+        else:
+            self._payloads[name] = payload.detach().to(torch.float64, copy=True)
+
+    @torch.no_grad()
+    def merge(self, block: "Aggregate") -> None:
+        """Add the sums of a block of clients."""
+        self.num_clients += block.num_clients
+        self.weights.update(block.weights)
+        _merge_sums(self._vectors, block._vectors)
+        _merge_sums(self._counters, block._counters)
+        if self._buffers is None:
+            self._buffers = block._buffers.copy()
+        else:
+            self._buffers.merge(block._buffers)
+        for name, payload in block._payloads.items():
+            self._add_payload(name, payload)
+        for name, numbers in block.numbers.items():
+            self.numbers.setdefault(name, {}).update(numbers)
+
+    def mean(self, name: str = "delta", weighting: str | None = None) -> Tensor:
+        """The weighted mean of a vector over the clients that sent it, float64, a new tensor.
+
+        Args:
+            name: of the vector.
+            weighting: one of those that are declared for it; None: the first.
+        """
+        return self._sum(name, weighting).mean()
+
+    def total(self, name: str = "delta", weighting: str | None = None) -> Tensor:
+        """The weighted sum of a vector, float64 (do not change in place); arguments as `mean`."""
+        return self._sum(name, weighting).total
+
+    def _sum(self, name: str, weighting: str | None) -> WeightedSum:
+        if weighting is None:
+            weighting = weightings(self._declared, name)[0]
+        try:
+            return self._vectors[name, weighting]
+        except KeyError:
+            kept = ", ".join(f"{name} ({weighting})" for name, weighting in self._vectors)
+            message = f"no sum of {name!r} by {weighting!r} is kept, only of: {kept or 'nothing'}"
+            raise KeyError(message) from None
+
+    def payload(self, name: str) -> Tensor:
+        """The sum of a payload, float64 (do not change in place); KeyError if nobody sent it."""
+        return self._payloads[name]
+
+    def buffers(self) -> Tensor:
+        """The mean of the float buffers by samples, float64, a new tensor."""
+        return self._buffers.mean()
+
+    def counters(self) -> dict[str, Tensor]:
+        """The means of the integer buffers by samples, rounded, by name."""
+        return {name: sum_.mean().round().long() for name, sum_ in self._counters.items()}
+
+
+class SumRule:
+    """How the updates of an exchange are summed; this one: as the algorithm declares.
+
+    Attributes:
+        needs_every_update: the server gets every update by itself, not sums of blocks.
+        may_be_empty: a round in which no update counts is one like any other.
+    """
+
+    needs_every_update = False
+    may_be_empty = False
+
+    def new_sums(self, algorithm: Any) -> Aggregate:
+        """Empty sums for an exchange of an :class:`~fedseg.core.algorithm.Algorithm`."""
+        return algorithm.new_sums()
+
+
+def _merge_sums(sums: dict, others: Mapping) -> None:
+    for key, other in others.items():
+        if key in sums:
+            sums[key].merge(other)
+        else:
+            sums[key] = other.copy()
