@@ -277,36 +277,6 @@ def test_without_weight_or_erased_labels_it_is_the_plain_loss(
     assert torch.equal(*weights)
 
 
-@pytest.mark.filterwarnings("ignore:partition")
-def test_prototypes_are_the_mean_over_clients(small_config, tmp_path):
-    """Those of a class that nobody sends are zero, others stay until they are sent again."""
-    sampler = {"_delete_": True, "type": "FixedSampler"}
-    sampler["participants"] = [["road_0", "sky_0"], ["sky_0"]]
-    config = changed(
-        small_config,
-        tmp_path,
-        local_loss={"type": "FedProtoPixels"},
-        client_sampler=sampler,
-        averaging=None,
-    )
-    toyseg.train(config)
-    first, last = (
-        toyseg.checkpoint(config, r)["server"]["state"]["pixel_prototypes"] for r in (1, 2)
-    )
-    road, sky = 0, 10
-    for kept in (first, last):
-        assert torch.nonzero(kept.any(1)).flatten().tolist() == [road, sky]
-    assert torch.equal(first[road], last[road]) and not torch.equal(first[sky], last[sky])
-    assert 0 < last[sky].norm() <= 1.001
-    lines = toyseg.history(config)
-    plain = changed(small_config, tmp_path / "plain", client_sampler=sampler, averaging=None)
-    toyseg.train(plain)
-    for line, other in zip(lines, toyseg.history(plain), strict=True):
-        clients, floats = len(line["participants"]), 16 * 4
-        assert line["bytes_down"] - other["bytes_down"] == 4 * clients * floats
-        assert line["bytes_up"] - other["bytes_up"] == 4 * clients * (floats + 16)
-
-
 def transcribed_weights(label_maps, classes):
     """Median frequency balancing, Eigen and Fergus, ICCV 2015, section 4.3; 255 is no label."""
     frequencies = []
