@@ -114,62 +114,58 @@ class ClientTrainer:
 
     def train(self, task: Task, message: Message) -> ClientResult:
         """Load the message, do the client's local steps, and return its update."""
+        exchange = self.algorithm.exchanges[task.exchange]
+        received = [message.w, *message.extras.values(), *message.payloads.values()]
+        versions = [tensor._version for tensor in received]
+        client = self._load(task, message)
+        self.call_hook("before_client", client=client)
+        if exchange.full_gradient:
+            self.local_loss.receive(client)
+            client.full_gradient = self._full_gradient(client)
+        payloads = None
+        if exchange.train:
+            self.algorithm.begin(client)
+            self.local_loss.receive(client)
+            self._local_steps(client)
+            payloads = self.local_loss.finish(client)
+        self._check_vectors(client)
+        update = self._pack(client, payloads)
+        self.call_hook("after_client", client=client, update=update)
+        if versions != [tensor._version for tensor in received]:
+            raise ConfigError(
+                "client.start, received or payloads was changed in place, for all clients: change "
+                "a copy (.clone())"
+            )
+        self._clear_gaps(update)
+        return ClientResult(
+            task=task,
+            update=update,
+            buffers=self.flat.buffers,
+            counters=self.flat.counters,
+            state=client.state,
+            loss=float(client.loss_sum) / max(client.step, 1),
+        )
+
+    def _load(self, task: Task, message: Message) -> Client:
+        """Bring model, optimizer and random numbers to where the client starts."""
         flat, algorithm = self.flat, self.algorithm
-        sent = (message.w, *message.extras.values(), *message.payloads.values())
-        versions = [tensor._version for tensor in sent]
         flat.w.copy_(message.w)
         flat.buffers.copy_(message.buffers)
         for name, counter in flat.counters.items():
             counter.copy_(message.counters[name])
         seed_model(seed_for(self.seed, "model", task.round, task.client), flat.w.device)
         self.local.reset_state()
-        if [module.training for module in self._modules] != self._training:  # train() is slow
+        # a pass over all modules; train() itself is slow
+        if [module.training for module in self._modules] != self._training:
             self.model.train()
             self._training = [module.training for module in self._modules]
-
         client = Client(self, task, message)
         for name in algorithm.client_vectors:
             if name not in client.state:
                 client.state[name] = torch.zeros_like(flat.w)
         corrects = algorithm.client_vectors or uses_full_gradient(algorithm) or message.extras
         self._shielded = flat.personal if corrects else None
-        self.call_hook("before_client", client=client)
-        exchange = algorithm.exchanges[task.exchange]
-        if exchange.full_gradient:
-            self.local_loss.receive(client)
-            client.full_gradient = self._full_gradient(client)
-        payloads: Mapping[str, Any] | None = None
-        if exchange.train:
-            algorithm.begin(client)
-            self.local_loss.receive(client)
-            self._local_steps(client)
-            payloads = self.local_loss.finish(client)
-        flat.check_views()
-        if client.w is not flat.w or client.grad is not flat.grad:  # the steps would not see it
-            kind = type(algorithm).__name__
-            raise TensorMoved(
-                f"{kind}: client.w or client.grad was replaced: use client.grad.copy_(...)"
-            )
-        update = algorithm.finish(client)
-        if not isinstance(update, Update) or not isinstance(payloads, Mapping | None):
-            wanted = "an Update, the local loss' a dict of payloads or None"
-            raise ConfigError(f"{type(algorithm).__name__}: its finish() must return {wanted}")
-        update.payloads.update(payloads or {})
-        self.call_hook("after_client", client=client, update=update)
-        if versions != [tensor._version for tensor in sent]:
-            what = "client.start, extras or payloads was changed in place, for all clients"
-            raise ConfigError(f"{what}: change a copy (.clone())")
-        delta = update.vectors.get("delta")  # noise on the whole of it is no parameter's
-        if isinstance(delta, Tensor) and delta.shape == flat.w.shape and not delta.is_sparse:
-            delta.detach().index_fill_(0, flat.gaps, 0)
-        return ClientResult(
-            task=task,
-            update=update,
-            buffers=flat.buffers,
-            counters=flat.counters,
-            state=client.state,
-            loss=float(client.loss_sum) / max(client.step, 1),
-        )
+        return client
 
     def _local_steps(self, client: Client) -> None:
         preprocessor = type(getattr(self.model, "data_preprocessor", None))
@@ -185,6 +181,37 @@ class ClientTrainer:
             if client.step % self.hook_interval == 0:
                 self.call_hook("after_local_steps", client=client)
         client.batch = None
+
+    def _check_vectors(self, client: Client) -> None:
+        """Raise TensorMoved if what was trained is not what the flat vectors hold."""
+        self.flat.check_views()
+        if client.w is not self.flat.w or client.grad is not self.flat.grad:
+            raise TensorMoved(
+                f"{type(self.algorithm).__name__}: client.w or client.grad was replaced: use "
+                "client.grad.copy_(...)"
+            )
+
+    def _pack(self, client: Client, payloads: Mapping[str, Tensor] | None) -> Update:
+        """The algorithm's update, with the payloads of the local loss."""
+        update = self.algorithm.finish(client)
+        if not isinstance(update, Update):
+            raise ConfigError(
+                f"{type(self.algorithm).__name__}: its finish() must return an Update, not "
+                f"{type(update).__name__}"
+            )
+        if not isinstance(payloads, Mapping | None):
+            raise ConfigError(
+                f"{type(self.local_loss).__name__}: its finish() must return a dict of payloads "
+                f"or None, not {type(payloads).__name__}"
+            )
+        update.payloads.update(payloads or {})
+        return update
+
+    def _clear_gaps(self, update: Update) -> None:
+        """Zero what no parameter has: noise on a whole vector reaches it, and norms count it."""
+        delta = update.vectors.get("delta")
+        if isinstance(delta, Tensor) and delta.shape == self.flat.w.shape and not delta.is_sparse:
+            delta.detach().index_fill_(0, self.flat.gaps, 0)
 
     def _full_gradient(self, client: Client) -> Tensor:
         """The local optimizer's gradient over all of a client's samples, at ``w``, augmented once.
