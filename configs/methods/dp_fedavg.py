@@ -11,6 +11,7 @@ refuses = {
             "FedCM",
             "FedDGGA",
             "FedDyn",
+            "FedExLoRA",
             "FedGamma",
             "FedGloSS",
             "FedRep",
@@ -23,9 +24,7 @@ refuses = {
             "SCAFFOLD",
         ]
     },
-    "local_loss.type": {
-        "sends more than the update": ["ClassWeights", "FedProtoPixels", "SelfTraining"]
-    },
+    "local_loss.type": {"sends more than the update": ["ClassWeights", "SelfTraining"]},
     "robust.type": ["CoordinateMedian", "TrimmedMean", "Krum"],
 }
 

@@ -19,7 +19,7 @@ def move(server, algorithm, gaps):
 def test_shares_that_would_all_vanish_stay():
     """Where averaging helps every client, all gaps are negative; the step is as long as a share."""
     algorithm = FedDGGA(step_size=1.0)
-    algorithm.check_rounds(4)
+    algorithm.max_rounds = 4
     server = SimpleNamespace(state={}, scratch={}, round=1, num_clients=10)
     assert (move(server, algorithm, dict.fromkeys(range(10), -0.3)) == 1).all()
 
@@ -28,7 +28,7 @@ def test_sampled_clients_keep_their_weight():
     """Five of 144 in each of 200 rounds: no share vanishes, and no client dominates."""
     rng, rounds = np.random.default_rng(0), 200
     algorithm = FedDGGA(step_size=0.2)
-    algorithm.check_rounds(rounds)
+    algorithm.max_rounds = rounds
     server = SimpleNamespace(state={}, scratch={}, num_clients=144)
     for server.round in range(1, rounds + 1):
         sampled = rng.choice(144, 5, replace=False).tolist()
