@@ -24,6 +24,7 @@ from fedseg.names import NO_SPLIT, SHAPES
 
 from .description import PACHINKO, ImageSet, Outcome, fewer_clients, next_command
 from .image_files import Labeled, check, find_images, find_source, read_images, resolve_overlap
+from .image_order import in_order
 from .image_partitions import named_partitions, save_split
 from .image_sets import ImageOptions
 from .released_splits import find_released, write_released
@@ -35,8 +36,8 @@ UNCHANGED = "is prepared already, verified"
 
 def prepare(published: ImageSet, root: Path, options: ImageOptions) -> Outcome:
     """Make the prepared folder or verify the one that is there, and write the splits asked for."""
-    if options.synthetic and (options.source or options.download):
-        raise ConfigError("--synthetic: renders images, leave out --source and --download")
+    if options.synthetic and (options.source or options.download or options.order):
+        raise ConfigError("--synthetic: renders images, leave out --source, --download and --order")
     partition, num_clients = options.partition, options.num_clients
     splits = []
     if options.released is not None:
@@ -101,7 +102,7 @@ def _convert(published: ImageSet, root: Path, options: ImageOptions) -> str:
     existing = (root / INDEX).is_file() and not options.overwrite
     # Published files put next to synthetic images are meant to replace them.
     replacing = existing and is_synthetic(root) and find_images(published, root) is not None
-    if existing and options.source is None and not replacing:
+    if existing and options.source is None and options.order is None and not replacing:
         shared = read_index(root / INDEX).get("shared_images")
         if shared and options.overlap == "drop":
             raise DataError(
@@ -116,12 +117,14 @@ def _convert(published: ImageSet, root: Path, options: ImageOptions) -> str:
     data, shared = resolve_overlap(data, options.overlap, place)
     if shared:
         print(f"note: {shared} test images are training images too, pixel by pixel")
+    if options.order is not None:
+        data = in_order(data, options.order)
     if existing:
         if _holds(published, root, data):
             return UNCHANGED
         raise DataError(
-            f"{root}: has other images or users than {place}: give --overwrite to replace them, "
-            "or another --root"
+            f"{root}: has other images or users than {place}, or another order: give --overwrite "
+            "to replace them, or another --root"
         )
     write_images(
         root,

@@ -149,6 +149,11 @@ class ImageOptions:
     unofficial: bool = option(
         "accept images that differ from the published ones, such as a subset", False
     )
+    order: Path | None = option(
+        "put the images into the order of FILE, so that indices of clients mean the same images "
+        "whatever the source (docs/runs/clients has that of the published runs)",
+        metavar="FILE",
+    )
     overlap: Literal[OVERLAP] = option(
         "images that are in both train and test: refuse (unless the official files have them), "
         "keep, or drop them from train",
@@ -291,7 +296,7 @@ examples:
         "put its four idx files there",
         {"mnist": MNIST},
         defaults={"partition": "dirichlet-class"},
-        left_out=("synthetic", "released"),
+        left_out=("synthetic", "released", "order"),
     ),
     DataSet(
         "leaf",
@@ -312,7 +317,7 @@ examples:
         "put LEAF's train/*.json and test/*.json there",
         {"femnist": FEMNIST, "shakespeare": SHAKESPEARE},
         defaults={"partition": "natural"},
-        left_out=("download", "synthetic", "released"),
+        left_out=("download", "synthetic", "released", "order"),
     ),
     DataSet(
         "landmarks",

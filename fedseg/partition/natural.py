@@ -102,8 +102,9 @@ class FixedPartition:
         of = self.images
         if of is not None and getattr(dataset, "split_checksum", None) not in (None, of):
             raise DataError(
-                f"{self.where}: was created for other images, according to the note beside it: "
-                "create it again"
+                f"{self.where}: was created for other images, or for these in another order, "
+                "according to the note beside it: create it again, or prepare the images in its "
+                "order (fedseg prepare cifar --order)"
             )
         clients = check_clients(self.clients, len(dataset), self.where)
         unused = len(dataset) - sum(map(len, clients.values()))
