@@ -109,9 +109,9 @@ class DataSet:
                 options[name] = Path(value)
         root = self.root_of(member, root, options.get("synthetic", False))
         if len(str(root).splitlines()) > 1:
-            raise ConfigError(f"--root: {str(root)!r} has a line break: rename the folder")
+            raise ConfigError(f"{str(root)!r}: has a line break: rename the folder")
         if root.exists() and not root.is_dir():
-            raise ConfigError(f"--root: {root} is a file; name a folder")
+            raise ConfigError(f"{root}: is a file: name a folder")
         return resolve(self.prepare)(self.members[member], root, self.options(**options))
 
 

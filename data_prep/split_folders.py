@@ -91,7 +91,7 @@ def check_free(root: Path, splits: Iterable[PreparedSplit], overwrite: bool = Fa
             if taken and not overwrite and not _holds(folder / part, split):
                 raise DataError(
                     f"{folder / part}: has another split: give --overwrite to replace it, or "
-                    "another --root"
+                    "prepare another folder"
                 )
 
 

@@ -16,6 +16,7 @@ import cv2
 import numpy as np
 import pytest
 import torch
+from named_options import unknown_options
 
 from fedseg import cli
 from fedseg.commands import main as command
@@ -193,13 +194,20 @@ def collect_garbage() -> Iterator[None]:
 
 @pytest.fixture
 def run_tool(monkeypatch, capsys) -> Callable[..., tuple[int, str, str]]:
-    """Runs a command in this process: name, arguments -> exit code, standard output and error."""
+    """Runs a command in this process: name, arguments -> exit code, standard output and error.
+
+    The options that a message names are some that a command has.
+    """
     monkeypatch.delenv("COLUMNS", raising=False)
 
     def run(name: str, *arguments: object) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["fedseg", name, *map(str, arguments)])
         with pytest.raises(SystemExit) as stop:
             command.run()
-        return stop.value.code, *capsys.readouterr()
+        out, err = capsys.readouterr()
+        if stop.value.code:
+            verifies = name == "leaderboard" and "verify" in arguments
+            assert not unknown_options("leaderboard verify" if verifies else name, err), err
+        return stop.value.code, out, err
 
     return run

@@ -1,6 +1,7 @@
 """``fedseg prepare`` in this process."""
 
 import pytest
+from named_options import unknown_options
 from prepare_tools import tool
 
 
@@ -20,6 +21,7 @@ class Prepare:
         assert tool(name, *arguments) == 2
         error = self.capsys.readouterr().err
         assert "Traceback" not in error
+        assert not unknown_options(f"prepare {name}", error), error
         return error[error.index("error: ") :]
 
 

@@ -48,7 +48,7 @@ def test_a_root_that_is_a_file(tmp_path, prepare):
     file = tmp_path / "file"
     file.touch()
     for words in (("cifar", "--root", file, "--source", tmp_path), ("segmentation", file)):
-        assert f"--root: {file} is a file; name a folder" in prepare.fails(*words)
+        assert f"{file}: is a file: name a folder" in prepare.fails(*words)
 
 
 def test_run_again_it_verifies(tmp_path, images, prepare):

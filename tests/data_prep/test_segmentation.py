@@ -264,7 +264,7 @@ def test_options_without_effect_are_refused(tmp_path, prepare):
     assert "WIDTHxHEIGHT" in prepare.fails(*base, "--size", "32")
     assert "--limit-test" in prepare.fails(*base, "--limit-test", 0)
     (tmp_path / "a\nb").mkdir()
-    assert r"a\nb' has a line break" in prepare.fails("idda", "--root", tmp_path / "a\nb")
+    assert r"a\nb': has a line break" in prepare.fails("idda", "--root", tmp_path / "a\nb")
     for seed in (-1, 99999999999999999999):
         for name in ("idda", "cityscapes"):
             message = prepare.fails(name, "--root", tmp_path, "--seed", seed)
