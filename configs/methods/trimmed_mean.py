@@ -1,8 +1,9 @@
 # Yin et al., ICML 2018: a fifth of the participants is left out at each end of every entry.
 slot = "robust"
 refuses = {
-    "algorithm.type": {"no rule bounds what its clients send": ["FedCM", "FedDGGA", "FlexLoRA"]},
-    "local_loss.type": {"no rule bounds what its clients send": "FedProtoPixels"},
+    "algorithm.type": {
+        "no rule bounds what its clients send": ["FedCM", "FedDGGA", "FedExLoRA", "FlexLoRA"]
+    },
 }
 
 robust = dict(type="TrimmedMean", share=0.2)

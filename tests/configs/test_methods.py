@@ -107,9 +107,9 @@ PRIVATE = {  # algorithms whose epsilon is known
     *("fedadam_released", "fedadagrad_released"),
 }
 WITHOUT_BOUND = {"median", "trimmed_mean", "krum"}  # on what one client changes
-WITHOUT_BOUND |= {"class_weights", "fedproto_pixels", "self_training"}
+WITHOUT_BOUND |= {"class_weights", "self_training"}
 ROBUST = {"median", "trimmed_mean", "krum"}
-UNTREATABLE = {"fedcm", "feddg_ga", "flexlora", "fedproto_pixels"}  # by a robust rule
+UNTREATABLE = {"fedcm", "feddg_ga", "fedex_lora", "flexlora"}  # by a robust rule
 # as the papers have it: each of these with each
 MOMENTUM = ("scaffold", "fedgamma", "fedcm")
 

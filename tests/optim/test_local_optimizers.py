@@ -116,7 +116,7 @@ def test_weights_only_decay_leaves_biases_and_norms_alone_at_any_rate():
     model.add_module("stem", nn.Conv2d(3, 4, 1))
     model.add_module("norm", nn.BatchNorm2d(4))
     model.add_module("head", nn.Sequential(nn.Conv2d(4, 4, 1), nn.GroupNorm(2, 4)))
-    groups = build_local_optimizer(config, FlatModel(model)).optimizer.param_groups
+    groups = build_local_optimizer(config, FlatModel(model), ROUNDS).optimizer.param_groups
     found = [(group["lr"], group["weight_decay"]) for group in groups]
     names = [name for name, _ in model.named_parameters()]
     assert dict(zip(names, found, strict=True)) == {

@@ -57,14 +57,15 @@ class Built:
         level = logger.level
         logger.setLevel("ERROR")  # MMEngine logs a line for each parameter
         try:
-            return build_local_optimizer(self.config.optim_wrapper, self.flat)
+            rounds = self.config.train_cfg.max_rounds
+            return build_local_optimizer(self.config.optim_wrapper, self.flat, rounds)
         finally:
             logger.setLevel(level)
 
     @functools.cached_property
     def algorithm(self) -> Any:
         algorithm = build(ALGORITHMS, self.config.algorithm, "algorithm")
-        algorithm.check(self.optim_wrapper, self.flat)
+        algorithm.setup(self.flat, self.optim_wrapper, self.config.train_cfg.max_rounds)
         return algorithm
 
     @functools.cached_property
