@@ -25,6 +25,7 @@ class FedAvg(Algorithm):
 
     def __init__(self, server_optim: Mapping | None = None, uniform: bool = False) -> None:
         self.server_optim = build_server_optimizer(server_optim)
+        self.uniform = uniform
         if uniform:
             self.sums = {"delta": "uniform"}
 

@@ -20,7 +20,6 @@ from torch import Tensor
 from fedseg.batchnorm import batch_statistics, batchnorm_layers
 from fedseg.core.flat import FlatModel
 from fedseg.core.forward import forward, prepare_batch, total_loss
-from fedseg.core.vectors import accumulate
 from fedseg.errors import ConfigError
 from fedseg.evaluation.sets import EvaluationSet
 from fedseg.optim.sam import adaptive_mask
@@ -144,7 +143,7 @@ class LossSurface:
                 loss = total_loss(forward(self.flat.model, batch.data, "loss"))
                 self.flat.backward(loss)
                 share = batch.weight / total
-                accumulate(gradient, [(self.flat.grad, share)])
+                gradient.add_(self.flat.grad, alpha=share)
                 mean += float(loss.detach()) * share
         return gradient, mean
 

@@ -226,8 +226,8 @@ def test_every_pair_of_methods_works_somewhere_in_any_order_or_contradicts(load,
         # of several augmentations only one is the last
         check(config, [name for name in chosen if name != "cutout" or "mixup" not in chosen])
         compositions += 1
-    # nine pairs a composition, at least
-    assert compositions < len(pairs) / 9 and covered | contradictions == pairs
+    # eight pairs a composition, at least
+    assert compositions < len(pairs) / 8 and covered | contradictions == pairs
     unexplained = set()
     for pair in contradictions:
         one, other = sorted(pair)

@@ -19,7 +19,7 @@ from benchmarks.engine import in_own_process, measure_seconds
 from fedseg.algorithms import FedAvg
 from fedseg.core.client_data import JobStream
 from fedseg.core.messages import Exchange
-from fedseg.core.vectors import accumulate, finite_norm
+from fedseg.core.vectors import finite_norm
 from fedseg.registry import ALGORITHMS, DATASETS, MODELS, PARTITIONS
 from fedseg.runner.experiment import load_config
 
@@ -143,7 +143,7 @@ def memory_passes(parameters: int) -> float:
     def client() -> None:
         w.copy_(start)
         finite_norm(torch.sub(start, w, out=delta))
-        accumulate(total, [(delta, 3.0)])
+        total.add_(delta, alpha=3.0)
 
     return min(measure_seconds(client) for _ in range(10))
 
