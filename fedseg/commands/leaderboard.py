@@ -25,11 +25,13 @@ def show_board() -> int:
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUNS", help="folders, at any depth")
     text = "also write a page (index.html), Markdown, CSV and JSON to this folder"
     parser.add_argument("--out", type=cli.folder, help=text)
-    text = "also show the published numbers without a run"
+    text = "also show the published numbers without a run, as the page always does"
     parser.add_argument("--all", action="store_true", help=text)
     text = "Hessian, FLOPs, parameters, time; centralized training and variants"
     text = f"also show values that are not ranked: {text}"
     parser.add_argument("--further", action="store_true", help=text)
+    text = "every reason why a run is not comparable (default: the decisive one)"
+    parser.add_argument("--why", action="store_true", help=text)
     arguments = parser.parse_args()
     if not arguments.all and not any(path.exists() for path in arguments.runs):
         cli.check_there(arguments.runs)
@@ -38,7 +40,7 @@ def show_board() -> int:
     from fedseg.runs.run_files import read_runs
 
     board = build_board(*read_runs(arguments.runs))
-    print_board(board, everything=arguments.all, further=arguments.further)
+    print_board(board, everything=arguments.all, further=arguments.further, why=arguments.why)
     if arguments.out is not None:
         from fedseg.leaderboard.page import write_board
 

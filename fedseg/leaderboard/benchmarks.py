@@ -9,7 +9,7 @@ corruptions, traffic until a target. Names and the published splits are in
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from fedseg.leaderboard.reference import Published, read_json, read_published
 
@@ -139,3 +139,28 @@ def benchmarks() -> tuple[Benchmark, ...]:
         )
         for facts in read_json("settings.json")["benchmarks"]
     )
+
+
+class PublishedCount(NamedTuple):
+    """The published numbers: cells of papers' tables that have a value."""
+
+    total: int
+    in_tables: int  # those that belong to a benchmark, whose tables show them
+
+    @property
+    def others(self) -> int:
+        """Those of no benchmark, such as speed-ups, which follow from others."""
+        return self.total - self.in_tables
+
+
+@cache
+def count_published() -> PublishedCount:
+    """Count the published numbers, each once, although several tables may show it."""
+    numbers = {id(record) for record in read_published() if record.value is not None}
+    shown = {
+        id(record)
+        for benchmark in benchmarks()
+        for record in records_of(benchmark.setting)
+        if benchmark.column_of(record)[0] is not None
+    }
+    return PublishedCount(total=len(numbers), in_tables=len(numbers & shown))

@@ -36,6 +36,7 @@ from fedseg.runs.tables import experiment_key, group_seeds
 
 RESULTS = attrgetter("results")
 WORST = tuple(f"{metric}_worst10" for metric in MAIN_METRICS)
+OWN = "Your runs"  # the group of tables that have nothing but runs
 OWN_NOTE = (
     "runs with the same clients, test images, network, participation and rounds are ranked only "
     "against each other; no published results exist"
@@ -60,6 +61,11 @@ class Table:
         return self.benchmark is not None
 
     @property
+    def is_own(self) -> bool:
+        """True if no published number can stand in it."""
+        return self.benchmark is None or self.benchmark.group == OWN
+
+    @property
     def runs(self) -> tuple[Row, ...]:
         """The rows of the board's own runs."""
         return tuple(row for row in self.rows if row.kind == "run")
@@ -69,7 +75,8 @@ class Table:
 class Board:
     """Everything that a leaderboard shows."""
 
-    rankings: tuple[Table, ...]  # of every benchmark; without a run, its published rows alone
+    # of the runs' own data, then of every benchmark; without a run, its published rows alone
+    rankings: tuple[Table, ...]
     own: tuple[Table, ...]  # of all runs by data set, each with its rank or why it has none
     runs: Mapping[str, FoundRun]  # the runs in the tables, by id
     messages: tuple[str, ...]  # what was left out, and why; which results were changed
@@ -77,6 +84,12 @@ class Board:
     def shown(self, everything: bool = False) -> list[Table]:
         """The rankings worth printing: those with a run, or all that have any row."""
         return [table for table in self.rankings if (table.rows if everything else table.runs)]
+
+    @property
+    def overviews(self) -> list[Table]:
+        """The tables of all runs by data set, but for those that one ranking repeats."""
+        ranked = {row.runs for table in self.rankings if table.is_own for row in table.runs}
+        return [t for t in self.own if any(row.runs not in ranked for row in t.rows)]
 
     @property
     def apart(self) -> list[Table]:
@@ -106,8 +119,10 @@ def build_board(runs: Sequence[FoundRun], messages: Iterable[str] = ()) -> Board
                 foreign.setdefault(_own_key(run.results), []).append(run)
             elif not reasons:
                 placed[benchmark].append(run)
-    placed |= {_own_benchmark(together): together for together in foreign.values()}
-    rankings = tuple(_ranking(benchmark, together) for benchmark, together in placed.items())
+    titles = _own_titles([together[0].results for together in foreign.values()])
+    own_data = zip(titles, foreign.values(), strict=True)
+    own_placed = {_own_benchmark(title, together): together for title, together in own_data}
+    rankings = tuple(_ranking(*place) for place in (*own_placed.items(), *placed.items()))
     own = tuple(_own_tables(runs, places, rankings))
     by_id = {run.id: run for run in runs}
     return Board(rankings, own, by_id, tuple(map(printable, messages)))
@@ -242,29 +257,58 @@ def _own_key(results: Results) -> str:
     )
 
 
-def _own_benchmark(runs: Sequence[FoundRun]) -> Benchmark:
+def _own_titles(firsts: Sequence[Results]) -> list[str]:
+    """Name each table of own data after the config of its first run.
+
+    Tables of one config also say their numbers of clients and rounds.
+    """
+    names = [_config_name(results) for results in firsts]
+    titles = []
+    for name, results in zip(names, firsts, strict=True):
+        words = [name]
+        if names.count(name) > 1:
+            most = clients_per_round(results).max
+            words.append(f"{most} of {results.train.clients} clients, {results.rounds:,} rounds")
+        if results.synthetic:
+            words.append("rendered images")
+        titles.append(", ".join(words))
+    return titles
+
+
+def _config_name(results: Results) -> str:
+    """The name of an experiment without those of its methods, which stand at its end."""
+    name = results.name
+    for method in reversed(results.methods or []):
+        name = name.removesuffix(f"_{method}")
+    return name.removesuffix("_fedavg") or results.name
+
+
+def _own_benchmark(title: str, runs: Sequence[FoundRun]) -> Benchmark:
     """The board of runs that agree in :func:`_own_key`."""
     first = runs[0].results
-    train, most = first.train, clients_per_round(first).max
-    rendered = "rendered images, " if first.synthetic else ""
-    title = f"{rendered}{train.dataset}, {model_name(first)}, {most} of {train.clients} clients"
     setting = Setting(
         id=f"own-{_own_key(first)[:8]}",
-        title=f"{title}, {first.rounds:,} rounds",
-        dataset=train.dataset,
+        title=title,
+        dataset=first.train.dataset,
         split={},
         model=model_name(first),
-        n_clients=train.clients,
-        clients_per_round=most,
+        n_clients=first.train.clients,
+        clients_per_round=clients_per_round(first).max,
         rounds=first.rounds,
         local_epochs=first.local_epochs,
         domains=tuple(first.tests),
         window=first.last_rounds.rounds,
         parameters=first.model.parameters,
     )
-    further = {"further": FURTHER_COLUMNS, "note": OWN_NOTE}
-    about = setting.id, setting.title, "Own data", setting
-    return Benchmark(*about, _own_columns(runs), **further)
+    return Benchmark(
+        id=setting.id,
+        title=title,
+        group=OWN,
+        setting=setting,
+        columns=_own_columns(runs),
+        further=FURTHER_COLUMNS,
+        note=OWN_NOTE,
+    )
 
 
 def _own_columns(runs: Sequence[FoundRun]) -> tuple[Column, ...]:

@@ -28,6 +28,15 @@ CLIENTS = f"{PARTITION}num_clients"
 POISSON = "PoissonSampler"  # which privacy needs
 PARTICIPANTS, ROUNDS = "client_sampler.clients_per_round", "train_cfg.max_rounds"
 WINDOW = "train_cfg.val_last_rounds"
+# of the keys that differ, what says most of a run; the others follow
+DECISIVE = (
+    ROUNDS,
+    "model.type",
+    CLIENTS,
+    PARTICIPANTS,
+    "train_cfg.local_epochs",
+    "train_dataloader.batch_size",
+)
 # The results say how many evaluations there were; initial weights may come from anywhere.
 UNCOMPARED = ("train_cfg.val_last_interval", "model.weights.")
 DEFAULTS: Mapping[str, Any] = {  # what a config may omit, besides empty lists
@@ -113,7 +122,10 @@ class Match:
 
     @cached_property
     def reasons(self) -> tuple[str, ...]:
-        """Reasons against comparing the run in the setting; empty if it is comparable."""
+        """Reasons against comparing the run in the setting, the decisive one first.
+
+        Empty if it is comparable.
+        """
         return (
             *(self._rendered() or self._other_data()),
             *self._other_split(),
@@ -246,7 +258,9 @@ class Match:
         if self.protocol is None:
             yield "the protocol is not known: config.json is missing beside results.json"
         owners = [key.removesuffix("type") for key in differences if key.endswith(".type")]
-        for key, pair in differences.items():
+        first = [key for key in DECISIVE if key in differences]
+        for key in dict.fromkeys((*first, *differences)):
+            pair = differences[key]
             if any(key.startswith(owner) and key != f"{owner}type" for owner in owners):
                 continue  # another class has other options
             given, wanted = (v if v is NOT_SET else json.dumps(v) for v in pair)

@@ -27,6 +27,7 @@ SETTING_FIELDS = (
     *("local_epochs", "window", "command", "protocol"),
 )
 DOUBT = "?"
+WHY = "--why"  # the option that shows all reasons
 LEGEND = f"{DOUBT}: in doubt, nothing is ranked against it"
 
 
@@ -61,8 +62,8 @@ def traffic(row: Row) -> str:
     return "-" if row.bytes is None else format_bytes(row.bytes)
 
 
-def text_table(table: Table, further: bool = False, why: bool = False) -> TextTable:
-    """A table as text; ``further``: with what is not ranked; ``why``: with reasons."""
+def text_table(table: Table, further: bool = False, reasons: bool = False) -> TextTable:
+    """A table as text; ``further``: with what is not ranked; ``reasons``: why each row is apart."""
     columns, rows = _shown(table, further)
     values = range(2 if table.ranked else 1, len(columns) + (2 if table.ranked else 1))
     head = ["method", *map(header, columns), "seeds"]
@@ -75,11 +76,11 @@ def text_table(table: Table, further: bool = False, why: bool = False) -> TextTa
         if table.ranked:
             line = [str(row.cells[table.columns[0].key].rank or ""), *line, traffic(row)]
         source = f"{row.source}{', reproduced here' * row.reproduced}"
-        lines.append((*line, source, *(["; ".join(row.reasons)] if why else [])))
+        lines.append((*line, source, *(["; ".join(row.reasons)] if reasons else [])))
         bold += [(place, n) for n, cell in zip(values, cells, strict=True) if cell.rank == 1]
     return TextTable(
         title=table.title if table.ranked else f"Not comparable: {table.title}",
-        head=(*head, *(["why"] if why else [])),
+        head=(*head, *(["why"] if reasons else [])),
         rows=lines,
         right=[0, *values, values.stop + 1] if table.ranked else values,
         bold=bold,
@@ -93,16 +94,32 @@ def _shown(table: Table, further: bool) -> tuple[tuple[Column, ...], tuple[Row, 
     return (*table.columns, *table.further_columns), (*table.rows, *table.further_rows)
 
 
-def _notes(table: Table, further: bool) -> list[str]:
+def _notes(table: Table, further: bool, why: bool) -> list[str]:
     """Remarks below a table: why its rows are apart, once if it is one reason."""
-    if not table.ranked:
-        if len({row.reasons for row in table.rows}) == 1:
-            return [f"Not comparable because: {'; '.join(table.rows[0].reasons)}"]
-        return [f"{r.name} is not comparable because: {'; '.join(r.reasons)}" for r in table.rows]
+    if table.ranked:
+        return [_ranking_note(table, further)]
+    if len({row.reasons for row in table.rows}) == 1:
+        return _reasons("Not comparable because", table.rows[0], why)
+    notes = []
+    for row in table.rows:
+        notes += _reasons(f"{row.name} is not comparable because", row, why)
+    return notes
+
+
+def _reasons(because: str, row: Row, why: bool) -> list[str]:
+    """The decisive reason in one line, or all of them in a line each."""
+    decisive, *others = row.reasons
+    if why:
+        return [f"{because}: {decisive}", *(f"  and {reason}" for reason in others)]
+    more = f" (and {len(others)} more: fedseg leaderboard {WHY})" if others else ""
+    return [f"{because}: {decisive}{more}"]
+
+
+def _ranking_note(table: Table, further: bool) -> str:
     columns, rows = _shown(table, further)
     cells = (row.cells[column.key] for row in rows for column in columns)
     doubtful = any(cell.doubt and cell.value is not None for cell in cells)
-    return ["; ".join(filter(None, (table.benchmark.note, LEGEND if doubtful else "")))]
+    return "; ".join(filter(None, (table.benchmark.note, LEGEND if doubtful else "")))
 
 
 def _spread(board: Board, table: Table) -> list[TextTable]:
@@ -112,15 +129,25 @@ def _spread(board: Board, table: Table) -> list[TextTable]:
 
 
 def print_board(
-    board: Board, console: Console | None = None, everything: bool = False, further: bool = False
+    board: Board,
+    console: Console | None = None,
+    everything: bool = False,
+    further: bool = False,
+    why: bool = False,
 ) -> None:
-    """Print tables (``everything``: also those without a run) and messages."""
+    """Print tables and messages.
+
+    Args:
+        everything: also tables without a run.
+        further: also what is not ranked.
+        why: every reason why a run is not comparable, not the decisive one alone.
+    """
     console = console or wide_console()
     tables = [*board.shown(everything), *board.apart]
     for table in tables:
         console.print(text_table(table, further).to_rich())
-        for note in _notes(table, further):
-            console.print(Text(note, style="dim"))
+        for note in _notes(table, further, why):
+            console.print(Text(note, style="dim"), soft_wrap=not table.ranked)
         for spread in _spread(board, table):
             console.print(spread.to_rich())
         console.print()
@@ -131,16 +158,16 @@ def print_board(
 
 
 def to_markdown(board: Board, everything: bool = False, further: bool = False) -> str:
-    """The tables as Markdown, with the options of :func:`print_board`."""
+    """The tables as Markdown, with options of :func:`print_board`, and with every reason."""
     parts = ["# Leaderboard"]
     for table in board.shown(everything):
         parts += [f"## {markdown_text(table.title)}", text_table(table, further).to_markdown()]
-        parts += map(markdown_text, _notes(table, further))
+        parts.append(markdown_text(_ranking_note(table, further)))
         parts += (f"{one.title}:\n\n{one.to_markdown()}" for one in _spread(board, table))
     parts += ["## Not comparable with published numbers"] * bool(board.apart)
     for table in board.apart:
         parts += [f"### {markdown_text(table.title)}"]
-        parts += [text_table(table, further, why=True).to_markdown()]
+        parts += [text_table(table, further, reasons=True).to_markdown()]
     lines = [f"- {markdown_text(message)}" for message in board.messages]
     parts += ["## Messages", "\n".join(lines)] if lines else []
     return "\n\n".join(filter(None, parts)) + "\n"

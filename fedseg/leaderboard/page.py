@@ -19,8 +19,14 @@ from plotly.offline import get_plotlyjs
 
 from fedseg.cli import printable
 from fedseg.files import own_folder, write_text
-from fedseg.leaderboard.benchmarks import MODELS, Benchmark, Column, records_of
-from fedseg.leaderboard.board import Board, Table
+from fedseg.leaderboard.benchmarks import (
+    MODELS,
+    Benchmark,
+    Column,
+    count_published,
+    records_of,
+)
+from fedseg.leaderboard.board import OWN, Board, Table
 from fedseg.leaderboard.methods import method_of_record, name_of
 from fedseg.leaderboard.output import (
     header,
@@ -36,7 +42,6 @@ from fedseg.leaderboard.rows import Row, fedavg_bytes
 
 ASSETS = "page_assets"
 COPIED = ("page.css", "start.js", "page.js", "charts.js")
-OWN = "Your runs"
 MARKS = "●■▲◆▼✚★"  # beside the colors of charts, in the order of their markers
 AXES = (("algorithm", "Algorithm"), ("averaging", "Averaging"), ("bn", "BatchNorm"))
 MODEL_NAMES = {name: cls.removesuffix("Segmentor") for cls, name in MODELS.items()}
@@ -56,10 +61,10 @@ def write_board(
     }
     for name, text in texts.items():
         write_text(Path(folder) / name, text)
-    return [*(Path(folder) / name for name in texts), write_page(board, folder, everything)]
+    return [*(Path(folder) / name for name in texts), write_page(board, folder)]
 
 
-def write_page(board: Board, folder: str | Path, everything: bool = False) -> Path:
+def write_page(board: Board, folder: str | Path) -> Path:
     """Write ``index.html`` and ``page/``; each file atomically, ``index.html``, the path, last."""
     folder = Path(folder)
     place = own_folder(folder, "page")
@@ -70,7 +75,7 @@ def write_page(board: Board, folder: str | Path, everything: bool = False) -> Pa
         asset = resources.files("fedseg.leaderboard").joinpath(ASSETS, name)
         write_text(place / name, asset.read_text(encoding="utf-8"))
     write_text(place / "plotly.min.js", get_plotlyjs())
-    write_text(folder / "index.html", render(board, runs, messages, everything))
+    write_text(folder / "index.html", render(board, runs, messages))
     return folder / "index.html"
 
 
@@ -78,10 +83,12 @@ def render(
     board: Board,
     runs: Mapping[str, Mapping[str, Any]],
     messages: Sequence[str] = (),
-    everything: bool = False,
 ) -> str:
     """The text of ``index.html``; ``runs``: by id, what charts need of each run."""
-    tables = [_table(table, board, runs) for table in (*board.own, *board.shown(everything))]
+    rankings = board.shown(everything=True)
+    own = [table for table in rankings if table.is_own]
+    others = [table for table in rankings if not table.is_own]
+    tables = [_table(table, board, runs) for table in (*own, *board.overviews, *others)]
     _make_unique(tables, "id")  # of titles, which have names of strangers
     groups: dict[str, list[dict[str, Any]]] = {}
     for table in tables:
@@ -96,7 +103,7 @@ def render(
         papers={row["paper"]: row for row in rows if row["paper"]},
         messages=[printable(message) for message in messages],
         run_count=len(board.runs),
-        published_count=sum(row["kind"] == "published" for row in rows),
+        published=count_published(),
         axes=AXES,
         marks=MARKS,
         header=header,
@@ -124,7 +131,7 @@ def _table(table: Table, board: Board, runs: Mapping[str, Any]) -> dict[str, Any
         **vars(table),
         "ranked": table.ranked,
         "id": benchmark.id if table.ranked else f"own-{_short_digest(table.title)}",
-        "group": benchmark.group if table.ranked else OWN,
+        "group": OWN if table.is_own else benchmark.group,
         "target": benchmark.target if table.ranked else None,
         "trafficUnit": "share" if table.ranked else "bytes",
         "rows": rows,

@@ -19,6 +19,7 @@ from fedseg.leaderboard.page import render
 from fedseg.leaderboard.page_runs import run_data
 from fedseg.leaderboard.reference import read_json, read_published
 from fedseg.runs.run_files import read_runs
+from fedseg.runs.tables import markdown_text
 
 OTHER = {"experiment_sha256": "d" * 64, "optim_wrapper": {"type": "SAMOptimWrapper"}}
 
@@ -152,18 +153,34 @@ def test_data_of_ones_own_are_ranked_in_boards_of_their_own(board, part):
     rendered = toyresults.synthetic(cifar(80.0, data__train__dataset="Blobs"))
     found = board(*blobs, better, split, rendered)
     assert not found.apart and not found.messages
-    own = [table for table in found.rankings if table.benchmark.group == "Own data"]
-    assert [table.title for table in own] == [
-        "Blobs, cnn, 5 of 100 clients, 10,000 rounds",
-        "Blobs, cnn, 5 of 100 clients, 10,000 rounds",
-        "rendered images, Blobs, cnn, 5 of 100 clients, 10,000 rounds",
-    ]
+    own = [table for table in found.rankings if table.benchmark.group == "Your runs"]
+    assert own == list(found.rankings[:3]) and all(table.is_own for table in own)
+    name = "cifar10_a0_c5_cnn, 5 of 100 clients, 10,000 rounds"  # of the config; it has several
+    assert [table.title for table in own] == [name, name, f"{name}, rendered images"]
     assert len({table.benchmark.id for table in own}) == 3
     ranks = [(r.cells["test"].rank, r.cells["test"].value, r.seeds) for r in own[0].rows]
     assert ranks == [(1, 75.0, (0,)), (2, 70.5, (0, 1))]
-    assert found.shown() == own and "Blobs, cnn" in to_markdown(found)
-    assert to_json(found)["groups"][-1] == "Own data"
-    assert "Blobs, cnn" in render(found, {id_: None for id_ in found.runs})
+    assert found.shown() == own and markdown_text(name) in to_markdown(found)
+    assert to_json(found)["groups"][0] == "Your runs"
+    page = render(found, {id_: None for id_ in found.runs})
+    assert name in page and "Own data" not in page
+    assert not found.overviews  # these tables have all of them
+
+
+@pytest.mark.parametrize(
+    ("name", "methods", "title"),
+    [
+        ("orchards", [], "orchards"),
+        ("orchards_fedasam_swa", ["fedasam", "swa"], "orchards"),
+        ("segmentation_fedavg", [], "segmentation"),
+        ("fedavg", None, "fedavg"),
+        ("my_swa_run", ["swa"], "my_swa_run"),
+    ],
+)
+def test_a_table_of_own_data_has_the_name_of_its_config(board, name, methods, title):
+    content = cifar(70.0, data__train__dataset="Blobs", name=name)
+    found = board(content | {"methods": methods})
+    assert found.rankings[0].title == title
 
 
 def test_tables_of_a_paper_that_share_a_cell_are_one_row(board):
@@ -445,7 +462,7 @@ def test_rows_of_one_method_say_in_what_they_differ(board):
 def test_a_domain_of_ones_own_may_have_the_name_of_a_column(board):
     mean = {"seconds/accuracy": 70.0}
     found = board(cifar(70.0, data__train__dataset="Blobs", last_rounds__mean=mean))
-    (table,) = (table for table in found.rankings if table.benchmark.group == "Own data")
+    (table,) = (table for table in found.rankings if table.is_own)
     assert table.rows[0].cells[table.columns[0].key].value == 70.0
 
 

@@ -13,6 +13,7 @@ from fedseg.leaderboard.board import build_board
 from fedseg.leaderboard.output import print_board, to_csv, to_json, to_markdown
 from fedseg.leaderboard.page import write_board
 from fedseg.runs.run_files import read_runs
+from fedseg.runs.tables import markdown_text
 
 TARGET = f"{CIFAR}_traffic"
 
@@ -59,6 +60,29 @@ def test_the_terminal_shows_values_seeds_sources_and_reasons(board):
     assert "is not a results.json of fedseg" in text
     assert "Cityscapes" not in text
     assert "Cityscapes, uniform clients" in printed(board, everything=True)
+
+
+def test_the_decisive_reason_is_one_line_and_the_others_are_asked_for(tmp_path):
+    short = cifar(40.0, rounds=500, completed_rounds=500, final_round=500)
+    short["config"]["train_cfg"]["max_rounds"] = 500
+    short["config"]["train_dataloader"]["batch_size"] = 7
+    short["config"]["val_evaluator"] = {"type": "Accuracy", "prefix": "own"}
+    toyresults.write(tmp_path / "short", short)
+    rendered = toyresults.synthetic(idda(20.0, rounds=30, completed_rounds=30, final_round=30))
+    rendered["config"]["train_cfg"]["max_rounds"] = 30
+    toyresults.write(tmp_path / "rendered", rendered)
+    board = build_board(*read_runs([tmp_path]))
+    decisive = {"CIFAR-10": "train_cfg.max_rounds: 500, in ", "IDDA, ": "synthetic data: "}
+    for table in board.apart:
+        (row,) = table.rows
+        (start,) = (text for title, text in decisive.items() if table.title.startswith(title))
+        assert row.reasons[0].startswith(start) and len(row.reasons) > 1
+        text = printed(board)
+        line = row_with(text, "Not comparable because: ", row.reasons[0])
+        assert line.endswith(f" (and {len(row.reasons) - 1} more: fedseg leaderboard --why)")
+        assert not any(reason in text for reason in row.reasons[1:])
+        assert all(row_with(printed(board, why=True), reason) for reason in row.reasons)
+        assert all(markdown_text(reason) in to_markdown(board) for reason in row.reasons)
 
 
 def test_what_is_not_ranked_is_printed_when_it_is_asked_for(board):

@@ -14,10 +14,13 @@ import toypage
 import toyresults
 from PIL import Image
 from toypage import BROKEN, CIFAR, HOSTILE, RAINY, TARGET
+from toyresults import cifar
 
+from fedseg.leaderboard.benchmarks import count_published
 from fedseg.leaderboard.board import Board, build_board
 from fedseg.leaderboard.page import COPIED, write_page
 from fedseg.leaderboard.page_runs import train_command
+from fedseg.leaderboard.reference import read_published
 from fedseg.runner.config import complete_config
 from fedseg.runner.experiment import load_config
 from fedseg.runs.run_files import read_runs
@@ -82,17 +85,50 @@ def rows_with(page: Page, table: str, text: str) -> list[dict]:
     return [row for row in page.tables[table] if text in row["texts"]]
 
 
-def test_every_row_is_there(board, page, tmp_path):
+def test_every_row_is_there(board, page):
+    """Also published numbers without a run."""
     own, ranked = [*page.tables][: len(board.own)], [*page.tables][len(board.own) :]
-    assert ranked == [table.benchmark.id for table in board.shown()]
-    for ranking in board.shown():
+    assert ranked == [table.benchmark.id for table in board.rankings if table.rows]
+    assert len(board.shown()) < len(ranked)
+    for ranking in board.rankings:
         count = len(ranking.rows) + len(ranking.further_rows)
-        assert len(page.tables[ranking.benchmark.id]) == count
+        assert len(page.tables.get(ranking.benchmark.id, ())) in (0, count)
+        assert (ranking.benchmark.id in page.tables) == bool(ranking.rows)
     assert [len(page.tables[id_]) for id_ in own] == [len(table.rows) for table in board.own]
-    everything = Page(write_page(board, tmp_path, everything=True).read_text())
-    for ranking in board.shown(everything=True):
-        count = len(ranking.rows) + len(ranking.further_rows)
-        assert len(everything.tables[ranking.benchmark.id]) == count
+
+
+def test_own_data_are_among_your_runs_under_the_name_of_their_config(tmp_path):
+    content = cifar(70.0, data__train__dataset="ListedDataset", name="orchards_fedasam")
+    content["config"] |= {"methods": ["fedasam"]}
+    toyresults.write(tmp_path / "first", content | {"methods": ["fedasam"]})
+    board = build_board(*read_runs([tmp_path]))
+    index = write_page(board, tmp_path / "board")
+    page = Page(index.read_text(encoding="utf-8"))
+    tabs = [a for tag, a in page.tags if tag == "button" and a.get("role") == "tab"]
+    assert page.texts[page.texts.index("Dark mode") + 1] == "Your runs"  # the first tab
+    groups = {table.benchmark.group for table in board.shown(everything=True)}
+    assert len(tabs) == len(groups) and "Own data" not in groups
+    first, *others = page.tables.values()
+    assert [row["data-kind"] for row in first] == ["run"]
+    assert not any(row["data-kind"] == "run" for rows in others for row in rows)
+    headings = [text for text in page.texts if text == "orchards"]
+    assert headings  # neither the class of its data nor its network
+    assert not any(text.startswith("ListedDataset") for text in page.texts)
+
+
+def test_one_number_of_published_results_and_what_it_counts(page):
+    """On the page, in README and in docs; where it is explained, its parts."""
+    with_value = [record for record in read_published() if record.value is not None]
+    count = count_published()
+    assert count.total == len(with_value) == count.in_tables + count.others
+    total = f"{count.total:,}"
+    assert any(f"{total} published numbers." in text for text in page.texts)
+    explained = [text for text in page.texts if text.startswith(f"{total} cells of papers' tables")]
+    assert len(explained) == 1 and f" {count.in_tables:,} of them " in explained[0]
+    assert f"[{total} published results]" in (ROOT / "README.md").read_text(encoding="utf-8")
+    for name in ("leaderboard.md", "comparison.md"):
+        assert total in (ROOT / "docs" / name).read_text(encoding="utf-8")
+    assert f"{count.in_tables:,}" in (ROOT / "docs/leaderboard.md").read_text(encoding="utf-8")
 
 
 def test_a_row_has_rank_value_seeds_rounds_and_traffic(page):
@@ -147,7 +183,7 @@ def test_it_loads_nothing_from_elsewhere(index, page):
         for name in ("src", "href"):
             target = attributes.get(name)
             if target and tag == "a" and target.startswith("https:"):  # followed when asked
-                assert target.startswith("https://arxiv.org/abs/")
+                assert target in {record.url for record in read_published()}
             elif target and not target.startswith(("#", "data:,")):
                 place = index.parent / unquote(target)
                 assert place.is_file() or (tag == "a" and (place / "results.json").is_file()), (
@@ -279,16 +315,17 @@ def test_a_page_says_who_says_that_a_run_is_verified_and_links_its_own_folders_o
 
 
 def test_tables_of_one_title_are_two(tmp_path):
-    content = toyresults.results(RAINY, toypage.metrics(50.0), data__train__dataset="Shapes")
+    data = {"data__train__dataset": "Shapes", "last_rounds__mean": {}}
+    content = toyresults.results(RAINY, toypage.metrics(50.0), **data)
     toyresults.write(tmp_path / "honest", toyresults.synthetic(content))
-    called = {"data__train__dataset": "Shapes, rendered images", "experiment_sha256": "b" * 64}
-    content = toyresults.results(RAINY, toypage.metrics(60.0), **called)
+    data |= {"data__train__dataset": "Shapes, rendered images", "experiment_sha256": "b" * 64}
+    content = toyresults.results(RAINY, toypage.metrics(60.0), **data)
     toyresults.write(tmp_path / "stranger", content)
     board = build_board(*read_runs([tmp_path]))
-    titles = [table.title for table in (*board.own, *board.shown())]
-    assert len(titles) > len(set(titles))
+    assert [table.title for table in board.overviews] == ["Shapes, rendered images"] * 2
     found = Page(write_page(board, tmp_path / "board").read_text())
-    assert len(found.tables) == len(found.data["tables"]) == len(titles)
+    own = [table for table in found.tables if table.startswith("own-")]
+    assert len(own) == 2 and len(found.tables) == len(found.data["tables"])
 
 
 @pytest.fixture(scope="module")
@@ -338,11 +375,9 @@ def test_a_command_has_names_of_the_suite_only(trained, name, tmp_path, monkeypa
 
 def test_a_board_without_runs(tmp_path):
     board = build_board(*read_runs([tmp_path]))
-    empty = Page(write_page(board, tmp_path / "empty").read_text())
-    assert not empty.tables and empty.data == {"tables": {}, "runs": {}}
-    assert any("There are no rows yet" in text for text in empty.texts)
-    assert any("no results.json was found" in text for text in empty.texts)
-    published = Page(write_page(board, tmp_path / "all", everything=True).read_text())
-    assert len(published.tables) > 50
-    kinds = {row["data-kind"] for rows in published.tables.values() for row in rows}
+    page = Page(write_page(board, tmp_path / "empty").read_text())
+    assert page.data["runs"] == {} and len(page.tables) > 50
+    assert any("There are no runs yet" in text for text in page.texts)
+    assert any("no results.json was found" in text for text in page.texts)
+    kinds = {row["data-kind"] for rows in page.tables.values() for row in rows}
     assert kinds == {"published", "reproduced"}
