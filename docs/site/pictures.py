@@ -92,7 +92,7 @@ def draw_comparison() -> None:
 
 
 def draw_page() -> None:
-    fedseg("leaderboard", ROOT / "docs" / "runs", "--all", "--out", "board")
+    fedseg("leaderboard", ROOT / "docs" / "runs", "--out", "board")
     take_screenshots(BUILD / "board", PICTURES)
 
 

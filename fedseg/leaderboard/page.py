@@ -88,6 +88,7 @@ def render(
     rankings = board.shown(everything=True)
     own = [table for table in rankings if table.is_own]
     others = [table for table in rankings if not table.is_own]
+    others.sort(key=lambda table: not table.runs)  # tabs and tables with a run come first
     tables = [_table(table, board, runs) for table in (*own, *board.overviews, *others)]
     _make_unique(tables, "id")  # of titles, which have names of strangers
     groups: dict[str, list[dict[str, Any]]] = {}

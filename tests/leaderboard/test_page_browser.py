@@ -140,7 +140,10 @@ def test_what_is_not_ranked_is_shown_on_demand(show):
 def test_tabs_by_mouse_keyboard_and_link(show):
     page = show()
     tabs = page.get_by_role("tab")
-    assert tabs.count() == 4  # your runs, IDDA, CIFAR-10, Communication
+    names = [tab.text_content().rpartition(" ")[0] for tab in tabs.all()]
+    assert names[:4] == ["Your runs", "IDDA", "CIFAR-10", "Communication"]  # those with a run
+    last = len(names) - 1
+    assert last > 4
     assert page.get_by_role("tabpanel").count() == 1
     tabs.nth(2).click()
     assert page.locator(f"#board-{CIFAR}").is_visible()
@@ -149,10 +152,11 @@ def test_tabs_by_mouse_keyboard_and_link(show):
     assert page.locator(f"#board-{TARGET}").is_visible()
     assert tabs.nth(3).evaluate("tab => tab === document.activeElement")
     selected = [tab.get_attribute("aria-selected") for tab in tabs.all()]
-    assert selected == ["false", "false", "false", "true"]
-    assert [tab.get_attribute("tabindex") for tab in tabs.all()] == ["-1", "-1", "-1", "0"]
+    assert [place for place, value in enumerate(selected) if value == "true"] == [3]
+    indices = [tab.get_attribute("tabindex") for tab in tabs.all()]
+    assert indices == ["0" if place == 3 else "-1" for place in range(len(names))]
     assert f"table={TARGET}" in page.url
-    for key, place in (("End", 3), ("ArrowRight", 0), ("ArrowLeft", 3), ("Home", 0)):
+    for key, place in (("End", last), ("ArrowRight", 0), ("ArrowLeft", last), ("Home", 0)):
         page.keyboard.press(key)
         assert tabs.nth(place).get_attribute("aria-selected") == "true"
     tabs.nth(1).click()
@@ -220,7 +224,7 @@ PLACES = """() => [...document.querySelectorAll('.plot')].filter((one) => one.of
 
 def test_charts_stay_in_their_places_after_switching_tabs(browser, tmp_path):
     board = build_board(*read_runs([toypage.write_runs(tmp_path / "runs")]))
-    index = write_page(board, tmp_path / "board", everything=True)
+    index = write_page(board, tmp_path / "board")
     page = browser.new_page(viewport={"width": 1280, "height": 900})
     page.set_default_timeout(TIMEOUT)
     page.goto(index.as_uri())
@@ -303,15 +307,27 @@ def test_papers_and_configs_are_linked(show):
     assert json.loads(page.locator("body").inner_text())["setting"] == HOSTILE
 
 
+# of what is visible: with every hidden table, which stand in the page as well, it takes minutes
+FINDINGS = """async () => {
+    const all = [...document.querySelectorAll('.board')];
+    const hidden = all.filter((one) => one.offsetParent === null);
+    const marks = hidden.map(() => document.createComment(''));
+    hidden.forEach((one, place) => one.replaceWith(marks[place]));
+    const found = await axe.run({ preload: false });
+    marks.forEach((mark, place) => mark.replaceWith(hidden[place]));
+    return found.violations;
+}"""
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_accessibility(show, scheme):
-    """No serious finding of axe-core on any tab."""
+    """No serious finding of axe-core on the tabs with runs, nor on one without."""
     axe = pytest.importorskip("axe_playwright_python", reason="axe-core is not installed")
     page = show(color_scheme=scheme)
     page.evaluate((Path(axe.__file__).parent / "axe.min.js").read_text(encoding="utf-8"))
-    for tab in page.get_by_role("tab").all():
+    for tab in page.get_by_role("tab").all()[:5]:
         tab.click()
-        found = page.evaluate("axe.run({ preload: false }).then((found) => found.violations)")
+        found = page.evaluate(FINDINGS)
         serious = {
             (one["id"], node["html"][:200])
             for one in found
