@@ -19,7 +19,7 @@ from fedseg.files import LARGEST, atomic_writer, own_path, read_json, sha256, wr
 from fedseg.metric_names import find_set, flatten
 from fedseg.runner.checkpoint import Facts, load_checkpoint, save_checkpoint
 from fedseg.runner.recorded import newest_checkpoint
-from fedseg.runs.config import CONFIG_FILE
+from fedseg.runs.config import CONFIG_FILE, resume_command
 from fedseg.runs.history import HISTORY, History, plain, summarize
 from fedseg.runs.run_files import RunFiles, read_run
 from fedseg.runs.schema import FILE_NAME
@@ -43,7 +43,8 @@ def share(run: Path, out: Path, license: str = "other", upload: str | None = Non
         raise ConfigError(f"license: {license!r} is not an identifier, such as apache-2.0")
     files = read_run(run)
     if files.results is None:
-        raise DataError(f"{run}: the run is not finished: fedseg train --resume continues it")
+        advice = f"continue it with {resume_command(run)}"
+        raise DataError(f"{run}: the run is not finished: {advice}")
     if not files.history:
         raise DataError(f"{run / HISTORY}: is missing: restore it, an archive has every round")
     round_, checkpoint = newest_checkpoint(run)

@@ -8,6 +8,7 @@ plain values, read without executing anything; a tuple is a list there, a float 
 
 import json
 import math
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from pprint import pformat
@@ -19,10 +20,15 @@ from fedseg.errors import DataError
 from fedseg.files import digest, own_path, read_json, sha256
 
 CONFIG_FILE = "config.json"
-REWRITE = "fedseg train CONFIG --work-dir DIR --resume writes the file again"
+REWRITE = "write the file again with fedseg train CONFIG --work-dir DIR --resume"
 FLOAT, ITEMS = "__float__", "__items__"
 COMPONENTS = ("algorithm", "local_loss", "optim_wrapper", "averaging", "batchnorm")
 WINDOW = 100  # rounds at the end over which metrics are averaged, unless the config says otherwise
+
+
+def resume_command(folder: Path) -> str:
+    """The command that continues a run, but for its config."""
+    return f"fedseg train CONFIG --work-dir {shlex.quote(str(folder))} --resume"
 
 
 def config_json(config: Mapping[str, Any]) -> str:

@@ -14,7 +14,7 @@ from fedseg.config.schema import STRICT, read_model
 from fedseg.errors import DataError
 from fedseg.files import digest, own_path, read_json, sha256
 from fedseg.metric_names import flatten
-from fedseg.runs.config import WINDOW, recorded_config
+from fedseg.runs.config import WINDOW, recorded_config, resume_command
 from fedseg.runs.curvature_files import with_curvature
 from fedseg.runs.history import (
     HISTORY,
@@ -282,6 +282,6 @@ def _find(path: Path, messages: list[str]) -> Iterator[Path]:
             yield Path(folder) / FILE_NAME
         elif HISTORY in names:
             messages.append(
-                f"{folder}: the run is not finished, it has no {FILE_NAME}; fedseg train CONFIG "
-                "--work-dir DIR --resume continues it"
+                f"{folder}: the run is not finished, it has no {FILE_NAME}: continue it with "
+                f"{resume_command(Path(folder))}"
             )

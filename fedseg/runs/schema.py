@@ -26,6 +26,7 @@ from fedseg.runs.config import (
     loader_facts,
     loaders,
     recorded_config,
+    resume_command,
 )
 from fedseg.runs.history import (
     LARGEST_NUMBER,
@@ -300,7 +301,7 @@ def check_finished(results: Results, path: Path) -> None:
     if done < results.rounds:
         raise DataError(
             f"{path}: completed_rounds: the run is not finished, it has {done} of "
-            f"{results.rounds} rounds; fedseg train CONFIG --work-dir DIR --resume continues it"
+            f"{results.rounds} rounds: continue it with {resume_command(path.parent)}"
         )
 
 
