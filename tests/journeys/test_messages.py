@@ -28,9 +28,10 @@ def test_examples_of_every_help_are_read_by_the_command_itself(terminal):
 @pytest.mark.parametrize("root", [*MADE_BY, "elsewhere"])
 def test_what_makes_missing_data_is_a_command(root):
     """As the error of a missing data root says it."""
-    for tool in {*MADE_BY.values(), *PREPARED_BY.values()}:
-        if tool.startswith("fedseg "):
-            parse(made_by(tool, root).replace("'GLOB'", "GLOB"))
+    for tool in PREPARED_BY.values():
+        command = made_by(tool, root)
+        if command.startswith("fedseg "):
+            parse(command)
 
 
 def test_missing_data_are_made_by_the_command_in_the_message(terminal):
