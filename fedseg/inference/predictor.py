@@ -1,5 +1,6 @@
 """A run's model for images of any origin, prepared as the run's test images are."""
 
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -42,6 +43,8 @@ from fedseg.runs.schema import FILE_NAME, read_results_file
 from fedseg.trust import Trust
 
 # steps of a test pipeline after which an image still shows all of the photograph
+# opening and closing runs, one at a time: MMEngine keeps loggers and registries of the process
+_IN_TURN = threading.RLock()
 RESIZES = {"Resize", "ResizeInput", "ResizeLabel", "LongestMaxSize", "SmallestMaxSize"}
 Pixels = str | Path | np.ndarray  # a file, or uint8 [H, W, 3], RGB
 
@@ -313,6 +316,26 @@ def opened(
         options: overrides of config fields.
         trust: code of the run that is executed; see :func:`fedseg.trust.import_trusted`.
     """
+    opening = _opened(folder, checkpoint, domain, device, amp, options, trust)
+    with _IN_TURN:
+        predictor = opening.__enter__()
+    try:
+        yield predictor
+    finally:
+        with _IN_TURN:
+            opening.__exit__(*sys.exc_info())
+
+
+@contextmanager
+def _opened(
+    folder: str | Path,
+    checkpoint: str | Path | None,
+    domain: str | None,
+    device: str | None,
+    amp: bool | None,
+    options: Options,
+    trust: Trust,
+) -> Iterator[Predictor]:
     folder = Path(folder)
     path = Path(checkpoint) if checkpoint else newest_checkpoint(folder)[1]
     payload = load_checkpoint(path)

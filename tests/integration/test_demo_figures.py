@@ -18,6 +18,12 @@ DEMOS = PAGE[
 ]
 
 
+def documented_streets(row: str) -> list[float]:
+    """mIoU in clear weather and in rain, of seed 0."""
+    (line,) = re.findall(rf"^\| {re.escape(row)} \|.*$", DEMOS, re.M)
+    return [float(cell) for cell in line.split("|")[3:5]]
+
+
 def documented(row: str) -> list[tuple[float, float]]:
     """(mean, standard deviation) of each such cell of a table's row."""
     (line,) = re.findall(rf"^\| {re.escape(row)} \|.*$", DEMOS, re.M)
@@ -38,15 +44,15 @@ def streets(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("number, row", enumerate(["FedAvg", "FedASAM + SWA + SiloBN"]))
+@pytest.mark.parametrize(("number", "row"), [(0, "FedAvg"), (1, "FedASAM + SWA + SiloBN")])
 def test_the_streets(number, row, streets, tmp_path):
     (tmp_path / "data").symlink_to(streets / "data")
     setting, methods, _ = STREETS
     results = trained(tmp_path, setting, "--with", *methods[number])
     means = results.last_rounds.mean
     figures = [means["seen/mIoU"], means["unseen/mIoU"]]
-    for value, (mean, deviation) in zip(figures, documented(row), strict=True):
-        assert abs(value - mean) < 4 * deviation
+    for value, expected in zip(figures, documented_streets(row), strict=True):
+        assert abs(value - expected) < 0.8  # other processors round otherwise
     start = results.curves.figures["seen/mIoU"][0]
     assert means["seen/mIoU"] > start + 8
     rare = [results.final["seen"]["IoU"][n] for n in ("pole", "traffic light", "traffic sign")]
