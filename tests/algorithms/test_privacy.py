@@ -131,7 +131,7 @@ def test_epsilon_is_that_of_fedavg_and_fedprox(tmp_path, name):
 
 def test_the_method_refuses_the_same_algorithms():
     refused = read_method(CONFIGS / "methods" / "dp_fedavg.py").refusals[0][2]
-    assert {*refused} == {*ENTRIES} - {"FedAvg", "FedProx"}
+    assert {*refused} == {*ENTRIES, "FedExLoRA"} - {"FedAvg", "FedProx"}
 
 
 def test_a_private_run_goes_on_with_what_is_counted(tmp_path):

@@ -29,6 +29,7 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
     **{name: entry.options for name, entry in ENTRIES.items()},
     "FedAvg": {"server_optim": ADAM},
     "NaiveFedGloSS": {"rho_server": 0.05, "beta": 10.0, "rho0": 0.01, "rho_rounds": 3},
+    "FedExLoRA": {},
 }
 SAM = {**SGD, "type": "SAMOptimWrapper", "rho": 0.05}
 OPTIMIZERS = {"FedGamma": SAM, "FedAvg": MOMENTUM}  # what these need or allow; others: SGD
@@ -80,7 +81,7 @@ def draw_runs(seed: int, rounds: int = 4) -> list[Run]:
             "train_cfg": {"max_rounds": rounds, "val_interval": 2},
             "randomness": {"seed": rng.randrange(1000)},
         }
-        changes |= ENTRIES[name].more
+        changes |= ENTRIES["FlexLoRA" if name == "FedExLoRA" else name].more
         if name == "FedExLoRA":
             changes["averaging"] = None
         if name == "FedAvg":

@@ -216,7 +216,7 @@ def test_every_pair(algorithm, images, tmp_path):
             toyseg.merge(parts, entry.more),
             algorithm={"type": algorithm, **entry.options},
             optim_wrapper=entry.local(row["optimizer"]),
-            averaging=entry.more.get("averaging", AVERAGES[row["average"]]),
+            averaging=AVERAGES[row["average"]],
         )
         config["train_cfg"]["local_epochs"] = entry.local_epochs
         print(f"seed {SEED}: {row}")  # shown when it fails

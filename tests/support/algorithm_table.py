@@ -66,7 +66,6 @@ ENTRIES = {
     "FedBABU": Entry({}, more={"personal": "@head"}),
     "Ditto": Entry({"lam": 0.1}),
     "FlexLoRA": Entry({}, more={"model": {"lora": {"r": 2}}}),
-    "FedExLoRA": Entry({}, more={"model": {"lora": {"r": 2}}, "averaging": None}),
 }
 LOSSES: dict[str, dict[str, Any]] = {
     "MOON": {"mu": 1.0, "tau": 0.5},
