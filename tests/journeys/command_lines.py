@@ -15,8 +15,8 @@ ROOT = Path(__file__).parents[2]
 TRAINING = ("fedseg train ", "fedseg sweep ", "fedseg demo", "python tools/train.py ")
 # a run in seconds; the data are small, too
 SMALL = (
-    "train_cfg.max_rounds=2",
-    "train_cfg.val_interval=2",
+    "train_cfg.max_rounds=1",
+    "train_cfg.val_interval=1",
     "client_sampler.clients_per_round=2",
 )
 

@@ -13,13 +13,13 @@ from fedseg.datasets.arrays import write_images
 
 # of settings of IDDA, for the streets below: two clients with four images each
 FEW_CLIENTS = "--cfg-options train_dataloader.batch_size=2 client_sampler.clients_per_round=2"
-# and images as they are, instead of 1024 x 1856 pixels
+# and images as they are, instead of 1024 x 1856 pixels, without processes that load them
 FEW_IMAGES = " ".join(
     [
         FEW_CLIENTS,
-        "train_dataloader.dataset.pipeline=[]",
-        "val_dataloader.unseen.dataset.pipeline=[]",
-        "val_dataloader.seen.dataset.pipeline=[]",
+        "train_dataloader.num_workers=0 train_dataloader.dataset.pipeline=[]",
+        "val_dataloader.unseen.num_workers=0 val_dataloader.unseen.dataset.pipeline=[]",
+        "val_dataloader.seen.num_workers=0 val_dataloader.seen.dataset.pipeline=[]",
     ]
 )
 CIFAR10 = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
@@ -27,7 +27,7 @@ CIFAR10 = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "hors
 
 def shapes(folder: Path) -> None:
     """The shapes that ``fedseg prepare cifar --synthetic`` renders, fewer of them."""
-    write_shapes(folder / "data" / "demo_shapes", train=1000, test=100)
+    write_shapes(folder / "data" / "demo_shapes", train=1000, test=20)
 
 
 def cifar10(folder: Path) -> None:

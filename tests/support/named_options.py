@@ -15,8 +15,8 @@ OTHERS = re.compile(r"\b(?:pip|ray|docker) [^;:()]*")
 
 
 @functools.cache
-def options_of(command: str) -> frozenset[str]:
-    """The options of a command such as ``test`` or ``prepare idda``, as its help lists them."""
+def help_of(command: str) -> str:
+    """What ``fedseg COMMAND --help`` prints, of a command such as ``test`` or ``prepare idda``."""
     text = io.StringIO()
     with (
         mock.patch.object(sys, "argv", ["fedseg", *command.split(), "--help"]),
@@ -24,7 +24,12 @@ def options_of(command: str) -> frozenset[str]:
         contextlib.suppress(SystemExit),
     ):
         commands.main()
-    return frozenset(OPTION.findall(text.getvalue()))
+    return text.getvalue()
+
+
+def options_of(command: str) -> set[str]:
+    """The options that a command's help lists."""
+    return set(OPTION.findall(help_of(command)))
 
 
 def unknown_options(command: str, message: str) -> list[str]:
