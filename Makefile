@@ -39,9 +39,10 @@ demo-cifar: $(STAMP)
 leaderboard: $(STAMP)
 	$(BIN)/fedseg demo leaderboard
 
-# A process a core, four at most: each imports everything, and memory is for them all. A process that
-# has no tests left takes half of another's, so that none waits for a long file of another.
-WORKERS := --numprocesses auto --maxprocesses 4 --dist worksteal
+# A process a core, four at most: each imports everything, and memory is for them all. A file's tests
+# stay together, so that what they share is made once; files with few tests, which are long ones, do
+# not wait till the end.
+WORKERS := --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 LINT := $(BIN)/python -m ruff check . && $(BIN)/python -m ruff format --check .
 
 # A lint finding does not hide the test results, nor the other way round. (No make calls make here: it

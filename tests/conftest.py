@@ -120,11 +120,6 @@ def write_streets(root: Path) -> None:
     write_split(root / "splits" / "test", Split(test))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Journeys first: the longest tests, so that no process runs one alone at the end."""
-    items.sort(key=lambda item: "journeys" not in item.path.parts)
-
-
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say what .ci/run could not install, above the list of skipped tests."""
     for line in os.environ.get("FEDSEG_LEFT_OUT", "").splitlines():
