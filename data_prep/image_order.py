@@ -48,13 +48,13 @@ def in_order(data: Labeled, file: Path) -> Labeled:
     parts = {}
     for split in SPLITS:
         part, wanted = data.parts[split], order[split]
-        found = digests(part.images)
-        by_digest = np.argsort(found)
+        present = digests(part.images)
+        by_digest = np.argsort(present)
         if len(np.unique(wanted)) != len(wanted) or not np.array_equal(
-            found[by_digest], np.sort(wanted)
+            present[by_digest], np.sort(wanted)
         ):
             raise DataError(f"--order: {file}: is of other {split} images: leave it out")
-        places = by_digest[np.searchsorted(found[by_digest], wanted)]
+        places = by_digest[np.searchsorted(present[by_digest], wanted)]
         parts[split] = Part(
             part.images[places],
             part.labels[places],

@@ -62,21 +62,21 @@ class AdapterSums(Aggregate):
         super().__init__(sums)
         self._adapters = adapters
         self._start = start
-        self._left: dict[str, list[Tensor]] = {layer: [] for layer in adapters}
-        self._right: dict[str, list[Tensor]] = {layer: [] for layer in adapters}
+        self._b: dict[str, list[Tensor]] = {layer: [] for layer in adapters}
+        self._a: dict[str, list[Tensor]] = {layer: [] for layer in adapters}
 
     def add(self, result: ClientResult) -> None:
         super().add(result)
         trained = self._start - result.update.vectors["delta"]
         for layer, adapter in self._adapters.items():
             b, a = adapter.factors(trained)
-            self._left[layer].append(b * result.task.num_samples)
-            self._right[layer].append(a)
+            self._b[layer].append(b * result.task.num_samples)
+            self._a[layer].append(a)
 
     def product(self, layer: str) -> tuple[Tensor, Tensor]:
         """``sum_S N_k/N B_k A_k`` as the product of [out, n r] and [n r, in]."""
-        left = torch.cat(self._left[layer], dim=1) / self.weights["samples"]
-        return left, torch.cat(self._right[layer], dim=0)
+        b = torch.cat(self._b[layer], dim=1) / self.weights["samples"]
+        return b, torch.cat(self._a[layer], dim=0)
 
 
 class AdapterAlgorithm(FedAvg):
@@ -92,8 +92,8 @@ class AdapterAlgorithm(FedAvg):
         slots = {slot.name: slot for slot in flat.slots}
         self.adapters: dict[str, Adapter] = {}
         for name, slot in slots.items():
-            layer, found, _ = name.partition(".lora_A.")
-            if found:
+            if ".lora_A." in name:
+                layer = name.partition(".lora_A.")[0]
                 self.adapters[layer] = Adapter(a=slot, b=slots[name.replace("lora_A", "lora_B")])
         if not self.adapters:
             raise ConfigError(
@@ -158,25 +158,26 @@ class FedExLoRA(AdapterAlgorithm):
         super().step(server, sums)
         residuals = []
         for layer, adapter in self.adapters.items():
-            left, right = sums.product(layer)
+            b_of_clients, a_of_clients = sums.product(layer)
             b, a = adapter.factors(server.w)
-            residuals.append((left @ right - b @ a).flatten())
+            residuals.append((b_of_clients @ a_of_clients - b @ a).flatten())
         server.state[RESIDUAL] += self._scale * torch.cat(residuals)
         self.load({RESIDUAL: server.state[RESIDUAL].to(server.w.dtype)})
 
 
-def low_rank(left: Tensor, right: Tensor, rank: int) -> tuple[Tensor, Tensor]:
-    """(``U_r S_r``, ``V_r^T``) of the singular value decomposition of ``left @ right``.
+def low_rank(b: Tensor, a: Tensor, rank: int) -> tuple[Tensor, Tensor]:
+    """(``U_r S_r``, ``V_r^T``) of the singular value decomposition of ``b @ a``.
 
     The product is never formed: with QR decompositions of both factors only their small core has
     to be decomposed.
 
     Args:
-        left: [out, n]. right: [n, in].
+        b: [out, n].
+        a: [n, in].
         rank: r; fewer where the product has a smaller rank by its shape.
     """
-    q_left, r_left = torch.linalg.qr(left)
-    q_right, r_right = torch.linalg.qr(right.mT)
-    u, s, v = torch.linalg.svd(r_left @ r_right.mT, full_matrices=False)
+    q_b, r_b = torch.linalg.qr(b)
+    q_a, r_a = torch.linalg.qr(a.mT)
+    u, s, v = torch.linalg.svd(r_b @ r_a.mT, full_matrices=False)
     rank = min(rank, len(s))
-    return q_left @ (u[:, :rank] * s[:rank]), v[:rank] @ q_right.mT
+    return q_b @ (u[:, :rank] * s[:rank]), v[:rank] @ q_a.mT

@@ -120,10 +120,10 @@ class RobustAggregate(Aggregate):
         deltas = torch.stack(self._sent["delta"]).double() if "delta" in self._sent else vectors
         combined = self._rule.combine(vectors, deltas)
         if not isinstance(combined, Tensor) or combined.shape != vectors[0].shape:
-            found = [*combined.shape] if isinstance(combined, Tensor) else type(combined)
+            given = [*combined.shape] if isinstance(combined, Tensor) else type(combined)
             raise ConfigError(
                 f"robust: {type(self._rule).__name__}.combine must return a tensor "
-                f"{[*vectors[0].shape]}, not {found}"
+                f"{[*vectors[0].shape]}, not {given}"
             )
         return combined.view(sent[0].shape)
 

@@ -106,7 +106,7 @@ def confident(logits: Tensor, erased: Tensor, threshold: float, share: float) ->
     for image, chosen, guess, where in zip(best, counts, classes, erased, strict=True):
         for class_ in guess[where].unique():
             pixels = where & (guess == class_)
-            most = ceil_share(share, int(pixels.sum()))
-            if most:
-                chosen |= pixels & (image >= image[pixels].topk(most).values[-1])
+            count = ceil_share(share, int(pixels.sum()))
+            if count:
+                chosen |= pixels & (image >= image[pixels].topk(count).values[-1])
     return torch.where(counts & erased, classes, -1)

@@ -35,8 +35,7 @@ class WeightedSum:
     @classmethod
     def start(cls, vector: Tensor, weight: float) -> "WeightedSum":
         """A sum of one term; the vector is not changed."""
-        dtype = torch.float64
-        return cls(total=vector.to(dtype, copy=True).mul_(weight), weight=weight)
+        return cls(total=vector.to(torch.float64, copy=True).mul_(weight), weight=weight)
 
     def add(self, vector: Tensor, weight: float) -> None:
         """Add a term."""
@@ -155,8 +154,8 @@ class Aggregate:
         try:
             return self._vectors[name, weighting]
         except KeyError:
-            kept = ", ".join(f"{name} ({weighting})" for name, weighting in self._vectors)
-            message = f"no sum of {name!r} by {weighting!r} is kept, only of: {kept or 'nothing'}"
+            sums = ", ".join(f"{name} ({weighting})" for name, weighting in self._vectors)
+            message = f"no sum of {name!r} by {weighting!r} is kept, only of: {sums or 'nothing'}"
             raise KeyError(message) from None
 
     def payload(self, name: str) -> Tensor:

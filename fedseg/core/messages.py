@@ -133,9 +133,9 @@ class Update:
 
     def size(self, shape: torch.Size) -> Size:
         """The size of the update, where vectors have this shape."""
-        others, vectors = _measure(shape, self.payloads.values())
-        others += NUMBER_BYTES * len(self.numbers)
-        return Size(len(self.vectors), self.num_bytes, others, vectors)
+        more_bytes, more_vectors = _measure(shape, self.payloads.values())
+        more_bytes += NUMBER_BYTES * len(self.numbers)
+        return Size(len(self.vectors), self.num_bytes, more_bytes, more_vectors)
 
 
 @dataclass(frozen=True)

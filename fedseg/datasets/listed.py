@@ -126,7 +126,7 @@ class ListedDataset(SegmentationDataset):
         **kwargs: Any,
     ) -> None:
         if layout is not None:
-            own = {
+            defined_by_layout = {
                 "classes": classes,
                 "palette": palette,
                 "ids": ids,
@@ -135,7 +135,7 @@ class ListedDataset(SegmentationDataset):
                 "first_channel": first_channel,
                 "label_colors": label_colors,
             }
-            for field, value in own.items():
+            for field, value in defined_by_layout.items():
                 if value:
                     raise ConfigError(f"dataset.{field}: {layout} has its own: leave it out")
             of = LAYOUTS[layout]

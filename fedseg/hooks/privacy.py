@@ -179,16 +179,15 @@ class DPFedAvg(FederatedHook):
 
     def after_client(self, runner: Run, client: Client, update: Update) -> None:
         """``delta min(1, C/||delta||)``, weighing 1."""
-        others = {*update.vectors, *update.payloads, *update.numbers} - {"delta"}
-        if others:
+        noiseless = {*update.vectors, *update.payloads, *update.numbers} - {"delta"}
+        if noiseless:
             raise ConfigError(
-                f"privacy: {', '.join(sorted(others))} would be sent without noise: leave out the "
-                "hook that adds it"
+                f"privacy: {', '.join(sorted(noiseless))} would be sent without noise: leave out "
+                "the hook that adds it"
             )
         update.weights = {**update.weights, "samples": 1}
         delta = update.vectors["delta"]
-        dtype = torch.float64
-        norm = float(torch.linalg.vector_norm(delta, dtype=dtype))
+        norm = float(torch.linalg.vector_norm(delta, dtype=torch.float64))
         if self.clip is not None and self.clip < norm < math.inf:
             update.vectors["delta"] = delta * (self.clip / norm)
 

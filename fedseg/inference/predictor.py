@@ -68,7 +68,9 @@ class Photos(Dataset):
     seeded, domains = True, None
 
     def __init__(self, photos: Sequence[np.ndarray], pipeline: Pipeline, maps: bool) -> None:
-        self.photos, self.pipeline, self.maps = photos, pipeline, maps
+        self.photos = photos
+        self.pipeline = pipeline
+        self.maps = maps
         self.resizes = {step["type"] for step in pipeline.steps} <= RESIZES
 
     def __len__(self) -> int:

@@ -267,8 +267,10 @@ def _own_titles(firsts: Sequence[Results]) -> list[str]:
     for name, results in zip(names, firsts, strict=True):
         words = [name]
         if names.count(name) > 1:
-            most = clients_per_round(results).max
-            words.append(f"{most} of {results.train.clients} clients, {results.rounds:,} rounds")
+            participants = clients_per_round(results).max
+            words.append(
+                f"{participants} of {results.train.clients} clients, {results.rounds:,} rounds"
+            )
         if results.synthetic:
             words.append("rendered images")
         titles.append(", ".join(words))

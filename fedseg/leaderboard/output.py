@@ -108,10 +108,10 @@ def _notes(table: Table, further: bool, why: bool) -> list[str]:
 
 def _reasons(because: str, row: Row, why: bool) -> list[str]:
     """The decisive reason in one line, or all of them in a line each."""
-    decisive, *others = row.reasons
+    decisive, *further = row.reasons
     if why:
-        return [f"{because}: {decisive}", *(f"  and {reason}" for reason in others)]
-    more = f" (and {len(others)} more: fedseg leaderboard {WHY})" if others else ""
+        return [f"{because}: {decisive}", *(f"  and {reason}" for reason in further)]
+    more = f" (and {len(further)} more: fedseg leaderboard {WHY})" if further else ""
     return [f"{because}: {decisive}{more}"]
 
 

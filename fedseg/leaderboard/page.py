@@ -86,10 +86,10 @@ def render(
 ) -> str:
     """The text of ``index.html``; ``runs``: by id, what charts need of each run."""
     rankings = board.shown(everything=True)
-    own = [table for table in rankings if table.is_own]
-    others = [table for table in rankings if not table.is_own]
-    others.sort(key=lambda table: not table.runs)  # tabs and tables with a run come first
-    tables = [_table(table, board, runs) for table in (*own, *board.overviews, *others)]
+    own_tables = [table for table in rankings if table.is_own]
+    benchmarks = [table for table in rankings if not table.is_own]
+    benchmarks.sort(key=lambda table: not table.runs)  # tabs and tables with a run come first
+    tables = [_table(table, board, runs) for table in (*own_tables, *board.overviews, *benchmarks)]
     _make_unique(tables, "id")  # of titles, which have names of strangers
     groups: dict[str, list[dict[str, Any]]] = {}
     for table in tables:

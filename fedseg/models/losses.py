@@ -230,7 +230,9 @@ class OhemCrossEntropy(nn.Module):
         self, thres: Share = 0.7, min_kept: PositiveInt = 100_000, ignore_index: int = 255
     ) -> None:
         super().__init__()
-        self.thres, self.min_kept, self.ignore_index = thres, min_kept, ignore_index
+        self.thres = thres
+        self.min_kept = min_kept
+        self.ignore_index = ignore_index
 
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Scalar loss, at least float32: logits [B, C, H, W], labels [B, H, W]."""

@@ -162,13 +162,13 @@ def build_local_optimizer(config: Mapping, flat: FlatModel, max_rounds: int) -> 
     check_component(OPTIM_WRAPPERS, checked, "optim_wrapper", (), OptimWrapper, MADE)
     if "constructor" in config or "paramwise_cfg" in config:
         _check_paramwise(config, flat)
-        given = {**config, "type": find_class(OPTIM_WRAPPERS, config, "optim_wrapper")}
+        options = {**config, "type": find_class(OPTIM_WRAPPERS, config, "optim_wrapper")}
         if "constructor" in config:
             named = {"type": config["constructor"]}
             field = "optim_wrapper.constructor"
-            given["constructor"] = find_class(OPTIM_WRAPPER_CONSTRUCTORS, named, field)
+            options["constructor"] = find_class(OPTIM_WRAPPER_CONSTRUCTORS, named, field)
         try:
-            wrapper = build_optim_wrapper(flat.model, given)
+            wrapper = build_optim_wrapper(flat.model, options)
         except MISTAKES as error:
             raise ConfigError(
                 f"optim_wrapper: paramwise_cfg or constructor: {error!r} ({DEBUG}=1 shows where)"
@@ -176,11 +176,12 @@ def build_local_optimizer(config: Mapping, flat: FlatModel, max_rounds: int) -> 
     else:
         parameter = nn.Parameter(flat.w)
         parameter.grad = flat.grad
-        given = {"params": [parameter]}
         kind = find_class(OPTIMIZERS, config["optimizer"], "optim_wrapper.optimizer")
         options = {"fused": True} if "fused" in inspect.signature(kind).parameters else {}
         options |= config["optimizer"]
-        config["optimizer"] = build(OPTIMIZERS, options, "optim_wrapper.optimizer", given)
+        config["optimizer"] = build(
+            OPTIMIZERS, options, "optim_wrapper.optimizer", {"params": [parameter]}
+        )
         wrapper = build(OPTIM_WRAPPERS, config, "optim_wrapper")
     for group in wrapper.optimizer.param_groups:  # which custom_keys may give options of their own
         check_values(group, OPTIMIZER, "optim_wrapper.paramwise_cfg")

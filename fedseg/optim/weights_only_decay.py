@@ -42,9 +42,9 @@ class WeightsOnlyDecay(DefaultOptimWrapperConstructor):
 
 def biases_and_norms(model: nn.Module) -> list[nn.Parameter]:
     """The biases of all layers, and the scales of normalization layers."""
-    found = []
+    parameters = []
     for module in model.modules():
         for name, parameter in module.named_parameters(recurse=False):
             if name == "bias" or isinstance(module, NORMS):
-                found.append(parameter)
-    return found
+                parameters.append(parameter)
+    return parameters

@@ -216,28 +216,28 @@ def divide(recipe: Any, dataset: Any) -> tuple[Clients, Clients]:
     clients = check_clients(build(PARTITIONS, recipe, where)(originals), len(originals))
     if unlabelled:
         originals.erase({index: () for index in range(len(originals))})
-    held: Clients = {}
+    held_out: Clients = {}
     if share is not None:
-        clients, held = _hold_out(clients, share, seed or 0)
+        clients, held_out = _hold_out(clients, share, seed or 0)
     if originals is not dataset:
         dataset.erase(originals.known)
         clients = {
             client: np.concatenate([indices, indices + len(originals)])
             for client, indices in clients.items()
         }
-    return clients, held
+    return clients, held_out
 
 
 def _hold_out(clients: Clients, share: float, seed: int) -> tuple[Clients, Clients]:
     """Training samples and held-out samples of each client; one with a single sample keeps it."""
     training: Clients = {}
-    held: Clients = {}
+    held_out: Clients = {}
     for position, (client, indices) in enumerate(clients.items()):
         size = min(max(1, round(share * len(indices))), len(indices) - 1)
         if size == 0:
             training[client] = indices
             continue
         drawn = generator_for(seed, "holdout", position).permutation(len(indices))
-        held[client] = indices[np.sort(drawn[:size])]
+        held_out[client] = indices[np.sort(drawn[:size])]
         training[client] = indices[np.sort(drawn[size:])]
-    return training, held
+    return training, held_out

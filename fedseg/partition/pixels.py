@@ -66,11 +66,11 @@ class ClassHeterogeneous:
         holders = self._draw(images_with, [name.strip() for name in classes])
         dataset.erase({i: holder.classes for holder in holders.values() for i in holder.images})
         missing = len(classes) * self.clients_per_class - len(holders)
-        left = len(dataset) - sum(len(holder.images) for holder in holders.values())
-        if missing or left:
+        unused = len(dataset) - sum(len(holder.images) for holder in holders.values())
+        if missing or unused:
             warn(
                 f"partition: ClassHeterogeneous: {missing} of {missing + len(holders)} clients "
-                f"have no image, and {left} of {len(dataset)} images no class",
+                f"have no image, and {unused} of {len(dataset)} images no class",
                 stacklevel=2,
             )
         clients = {name: holder.images for name, holder in holders.items()}

@@ -21,7 +21,6 @@ from unittest import mock
 import numpy as np
 import torch
 from mmengine.config import Config
-from mmengine.device import get_device
 from mmengine.model import revert_sync_batchnorm
 from mmengine.optim.scheduler import param_scheduler as kinds
 from mmengine.registry import init_default_scope
@@ -229,8 +228,13 @@ def _offline(field: str) -> Iterator[None]:
 
 
 def move_model(model: nn.Module, cfg: Config) -> nn.Module:
-    """The model on the config's device; by default on the accelerator, if there is one."""
-    device = cfg.get("device") or get_device()
+    """The model on the config's device, ``cpu`` or ``cuda``; by default CUDA, if there is any.
+
+    PyTorch's ``meta`` is accepted too: tensors without values, for checks of what is built.
+    """
+    device = cfg.get("device") or ("cuda" if torch.cuda.is_available() else "cpu")
+    if str(device).partition(":")[0] not in ("cpu", "cuda", "meta"):
+        raise ConfigError(f"device: must be cpu or cuda (cuda:0, ...), not {device}")
     try:
         return revert_sync_batchnorm(model.to(device))
     except (RuntimeError, AssertionError) as error:

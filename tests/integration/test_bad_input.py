@@ -10,6 +10,7 @@ import torch
 import toyseg
 from mmengine.config import Config
 from safetensors.torch import save_file
+from small_unet import ENCODER_DECODER
 
 from fedseg.errors import ConfigError, DataError, ResourceError, TrainingError
 from fedseg.loaders.streaming import StreamingData
@@ -433,26 +434,6 @@ def test_the_command_line_prints_a_message_and_no_traceback(command_lines, name)
     assert code == 2, err
     assert expected in err and "error: " in err
     assert "Traceback" not in out + err
-
-
-UNET = {
-    "type": "UNet",
-    "base_channels": 4,
-    "num_stages": 2,
-    "strides": (1, 1),
-    "enc_num_convs": (1, 1),
-    "dec_num_convs": (1,),
-    "downsamples": (True,),
-    "enc_dilations": (1, 1),
-    "dec_dilations": (1,),
-}
-HEAD = {"type": "FCNHead", "in_channels": 4, "in_index": 1, "channels": 4, "num_convs": 1}
-ENCODER_DECODER = {
-    "type": "EncoderDecoder",
-    "backbone": UNET,
-    "decode_head": {**HEAD, "num_classes": 3},
-    "test_cfg": {"mode": "whole"},
-}
 
 
 def segmentor(**changes):

@@ -6,25 +6,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 from mmengine.registry import DefaultScope
+from small_unet import ENCODER_DECODER, HEAD
 
 from fedseg.errors import ConfigError
 from fedseg.models.segmentor import Segmentor
 from fedseg.runner.experiment import load_config
 
-HEAD = {"type": "FCNHead", "in_channels": 4, "in_index": 1, "channels": 4, "num_convs": 1}
-HEAD["num_classes"] = 3
-UNET = {
-    "type": "UNet",
-    "base_channels": 4,
-    "num_stages": 2,
-    "strides": (1, 1),
-    "enc_num_convs": (1, 1),
-    "dec_num_convs": (1,),
-    "downsamples": (True,),
-    "enc_dilations": (1, 1),
-    "dec_dilations": (1,),
-}
-NETWORK = {"type": "EncoderDecoder", "backbone": UNET, "decode_head": HEAD}
 CROSS_ENTROPY = {"type": "CrossEntropyLoss", "use_sigmoid": False, "loss_weight": 1.0}
 NORMALIZATION = {
     "type": "SegDataPreProcessor",
@@ -40,7 +27,7 @@ SLIDE = {"mode": "slide", "crop_size": (8, 12), "stride": (4, 6)}
 
 def segmentor(**changes) -> Segmentor:
     with DefaultScope.overwrite_default_scope("fedseg"):  # as in a run
-        return Segmentor({**NETWORK, **changes}, loss={"type": "CrossEntropy"}).eval()
+        return Segmentor({**ENCODER_DECODER, **changes}, loss={"type": "CrossEntropy"}).eval()
 
 
 WITHOUT_EFFECT = {
@@ -115,7 +102,7 @@ def test_windows_slide_over_test_images_as_in_mmsegmentation():
 
 def take(tmp_path, options=(), **changes):
     """The model of a config of idda_rainy with the network of a file."""
-    model = {**NETWORK, "data_preprocessor": NORMALIZATION, "test_cfg": SLIDE, **changes}
+    model = {**ENCODER_DECODER, "data_preprocessor": NORMALIZATION, "test_cfg": SLIDE, **changes}
     (tmp_path / "unet.py").write_text(f"model = {model}")
     own = tmp_path / "own.py"
     own.write_text("_base_ = 'fedseg::settings/idda_rainy.py'\nmodel = dict(network='unet.py')\n")

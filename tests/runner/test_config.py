@@ -188,9 +188,11 @@ def test_a_config_that_ends_the_program_is_told(tmp_path):
         load_config(path)
 
 
-def test_an_unknown_device_is_told(tmp_path):
-    with pytest.raises(ConfigError, match="device: 'cudaa'"):
-        toyseg.runner({**toyseg.settings(tmp_path), "device": "cudaa"})
+@pytest.mark.parametrize("device", ["cudaa", "mps", "xpu:0"])
+def test_an_unknown_device_is_told(tmp_path, device):
+    """Apple's too: it has no double precision, in which sums over clients are exact."""
+    with pytest.raises(ConfigError, match=f"device: must be cpu or cuda .*not {device}"):
+        toyseg.runner({**toyseg.settings(tmp_path), "device": device})
 
 
 def test_history_takes_arrays_and_names_what_it_cannot_take():
