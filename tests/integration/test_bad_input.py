@@ -9,8 +9,8 @@ import pytest
 import torch
 import toyseg
 from mmengine.config import Config
+from mmseg_network import ENCODER_DECODER
 from safetensors.torch import save_file
-from small_unet import ENCODER_DECODER
 
 from fedseg.errors import ConfigError, DataError, ResourceError, TrainingError
 from fedseg.loaders.streaming import StreamingData

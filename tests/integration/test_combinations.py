@@ -37,7 +37,7 @@ def own(registry: Any) -> set[str]:
 
 
 def test_nothing_is_forgotten():
-    assert set(ENTRIES) == own(ALGORITHMS)
+    assert set(ENTRIES) == own(ALGORITHMS) - {"FedExLoRA"}  # averages LoRA alone: test_lora
     assert {*LOSSES, *PIXEL_LOSSES} == own(LOCAL_LOSSES)
 
 

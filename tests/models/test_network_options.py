@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from mmengine.registry import DefaultScope
-from small_unet import ENCODER_DECODER, HEAD
+from mmseg_network import ENCODER_DECODER, HEAD
 
 from fedseg.errors import ConfigError
 from fedseg.models.segmentor import Segmentor

@@ -5,6 +5,7 @@ from collections import Counter
 import pytest
 import torch
 
+from fedseg.core.messages import Exchange
 from fedseg.parallel.worker import WorkerJobs, assign, cut, cut_calls, speed_up
 
 
@@ -46,7 +47,8 @@ def test_a_round_without_steps_is_no_faster():
 def jobs(**begin):
     rounds = {1: [0, 1, 2, 3], 2: [1, 2], 3: [0, 3]}
     own = {1: [(0,), (2,)], 2: [(2,)], 3: [(0,)]}
-    return WorkerJobs(rounds.get, 1, 3, [[False], [True, False]], own.get, **begin)
+    exchanges = [Exchange(), Exchange(full_gradient=True)]
+    return WorkerJobs(rounds.get, 1, 3, exchanges, own.get, **begin)
 
 
 def test_a_worker_knows_its_jobs_of_all_rounds():
