@@ -1,5 +1,6 @@
 """The pages on runs: getting started, looking at runs and data, using a model, the leaderboard."""
 
+import json
 import shutil
 
 import given
@@ -28,6 +29,10 @@ def test_getting_started(terminal, small_config, is_new_user):
         "fedseg sweep cifar10_a005 --with scaffold --seeds 0 1 2": train_one_seed,
     }
     walk(terminal, "docs/getting_started.md", instead)
+    run = terminal.folder / "work_dirs" / "demo_images" / "seed0"
+    final = json.loads((run / "results.json").read_text())["final"]
+    tested = terminal.run("fedseg test work_dirs/demo_images")
+    assert f"{final['test']['accuracy']:.2f}" in tested  # the model and the images of training
 
 
 def test_inspecting(terminal, small_config):
