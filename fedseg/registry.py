@@ -233,11 +233,12 @@ PARTITIONS = LazyRegistry(
 LOCAL_LOSSES = LazyRegistry(
     "local loss",
     {
-        "algorithms.fedalign": "FedAlign",
-        "algorithms.gradaug": "GradAug",
-        "algorithms.moon": "MOON",
-        "algorithms.pixels": "FedSeg ClassWeights",
-        "algorithms.self_training": "SelfTraining",
+        "local_losses.class_weights": "ClassWeights",
+        "local_losses.fedalign": "FedAlign",
+        "local_losses.fedseg": "FedSeg",
+        "local_losses.gradaug": "GradAug",
+        "local_losses.moon": "MOON",
+        "local_losses.self_training": "SelfTraining",
     },
 )
 BATCH_TRANSFORMS = LazyRegistry(

@@ -14,13 +14,14 @@ GROUND = {
 GROUND |= {"config.keys", "config.schema", "metric_names", "units"}
 # package -> what it may import besides itself; a single module is named in full
 LAYERS = {
-    "core": {"checks", "errors", "memory"},
+    "core": {"batchnorm", "checks", "errors", "memory"},
     "config": GROUND,
     "models": GROUND,
     "datasets": {*GROUND, "core.seeds", "partition.split_files"},
     "partition": {*GROUND, "core.seeds"},
     "optim": {*GROUND, "core"},
     "algorithms": {*GROUND, "core", "optim", "models"},
+    "local_losses": {*GROUND, "core", "models"},
     "hooks": {*GROUND, "core"},
     "engine": {*GROUND, "core"},
     "loaders": {*GROUND, "core", "datasets", "partition"},

@@ -2,14 +2,9 @@
 
 from typing import Any
 
-from fedseg.registry import ALGORITHMS, LOCAL_LOSSES, load_class
+from fedseg.registry import ALGORITHMS, load_class
 
-_MODULES = {
-    **ALGORITHMS.modules,
-    **LOCAL_LOSSES.modules,
-    "Algorithm": "fedseg.core.algorithm",
-    "LocalLoss": "fedseg.core.local_loss",
-}
+_MODULES = {**ALGORITHMS.modules, "Algorithm": "fedseg.core.algorithm"}
 
 
 def __getattr__(name: str) -> Any:

@@ -21,12 +21,12 @@ import torch
 from torch import Tensor
 
 from fedseg.algorithms.fedavg import FedAvg
-from fedseg.algorithms.passes import at_rest, client_batches
 from fedseg.config.schema import NonNegative
 from fedseg.core.aggregate import Aggregate
 from fedseg.core.client import Client, LocalOptimizer
 from fedseg.core.flat import FlatModel
 from fedseg.core.messages import Exchange, Message, Update
+from fedseg.core.passes import at_rest, client_batches
 from fedseg.core.server import Server
 from fedseg.registry import ALGORITHMS
 

@@ -10,9 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fedseg.algorithms import FedAvg, LocalLoss
+from fedseg.algorithms import FedAvg
 from fedseg.core.client import Client
 from fedseg.core.flat import FlatModel
+from fedseg.core.local_loss import LocalLoss
 from fedseg.core.messages import Message, Task
 from fedseg.engine.trainer import ClientTrainer
 from fedseg.models import Classifier, ResNet, group_norm

@@ -13,15 +13,10 @@ from algorithm_table import ENTRIES, PIXEL_LOSSES
 from mmengine.config import Config
 from toyalgorithms import train_stopped
 
-from fedseg.algorithms.pixels import (
-    ClassWeights,
-    choose_anchors,
-    contrast,
-    median_frequency_weights,
-    small_labels,
-)
-from fedseg.algorithms.self_training import confident
 from fedseg.errors import ConfigError, DataError
+from fedseg.local_losses.class_weights import ClassWeights, median_frequency_weights
+from fedseg.local_losses.pixel_contrast import choose_anchors, contrast, small_labels
+from fedseg.local_losses.self_training import confident
 from fedseg.models import CrossEntropy, OHEMCrossEntropy, Segmentor
 from fedseg.runner.build import build_trainer
 

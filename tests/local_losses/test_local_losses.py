@@ -7,8 +7,8 @@ import toycls
 import toyseg
 from toyalgorithms import train_stopped
 
-from fedseg.algorithms import MOON, FedAlign, GradAug, LocalLoss
 from fedseg.errors import ConfigError
+from fedseg.local_losses import MOON, FedAlign, GradAug, LocalLoss
 
 PREVIOUS = "moon_previous"
 LOSSES = {

@@ -11,7 +11,6 @@ import torch
 from pydantic import NonNegativeInt, PositiveInt
 from torch import Tensor
 
-from fedseg.algorithms.passes import outputs_at
 from fedseg.config.schema import Share
 from fedseg.core.aggregate import Aggregate
 from fedseg.core.client import Client
@@ -19,6 +18,7 @@ from fedseg.core.flat import FlatModel
 from fedseg.core.forward import total_loss
 from fedseg.core.local_loss import LocalLoss
 from fedseg.core.messages import Payload
+from fedseg.core.passes import outputs_at
 from fedseg.core.server import Server
 from fedseg.errors import ConfigError
 from fedseg.models.losses import CrossEntropy, OHEMCrossEntropy

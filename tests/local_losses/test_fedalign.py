@@ -5,10 +5,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from fedseg.algorithms import FedAlign, LocalLoss
-from fedseg.algorithms.fedalign import join_channels, spectral_norm
 from fedseg.batchnorm import batchnorm_layers
 from fedseg.errors import ConfigError
+from fedseg.local_losses import FedAlign, LocalLoss
+from fedseg.local_losses.fedalign import join_channels, spectral_norm
 from fedseg.models import CNN, MobileNetV2GN, ResNet56, record_calls
 
 NETWORKS = {

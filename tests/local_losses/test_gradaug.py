@@ -6,8 +6,8 @@ import minibatch
 import pytest
 import torch
 
-from fedseg.algorithms import GradAug, LocalLoss
 from fedseg.errors import ConfigError
+from fedseg.local_losses import GradAug, LocalLoss
 from fedseg.models import CNN
 
 SIDES = (8, 7, 5)

@@ -6,7 +6,7 @@ import minibatch
 import pytest
 import torch
 
-from fedseg.algorithms import MOON, LocalLoss
+from fedseg.local_losses import MOON, LocalLoss
 from fedseg.models import ResNet56
 
 PREVIOUS = "moon_previous"

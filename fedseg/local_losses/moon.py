@@ -18,11 +18,11 @@ changes the clients' loss and nothing else. Where the paper is silent:
 import torch.nn.functional as F
 from torch import Tensor
 
-from fedseg.algorithms.passes import outputs_at
 from fedseg.config.schema import NonNegative, Positive
 from fedseg.core.client import Client
 from fedseg.core.flat import FlatModel
 from fedseg.core.local_loss import LocalLoss, full_precision
+from fedseg.core.passes import outputs_at
 from fedseg.errors import ConfigError
 from fedseg.models.classifier import Classifier, record_calls
 from fedseg.registry import LOCAL_LOSSES
