@@ -48,16 +48,15 @@ def finite(logits: Tensor) -> Tensor:
     return logits
 
 
-def map_tensors(function: Callable[..., Any], data: Any, *others: Any) -> Any:
-    """The same structure of mappings, tuples and lists with a function applied to every tensor.
-
-    ``others``: of this structure; the function gets their tensors, too.
-    """
+def map_tensors(function: Callable[[Tensor], Any], data: Any) -> Any:
+    """The same structure of mappings, tuples and lists with a function applied to every tensor."""
     if isinstance(data, Tensor):
-        return function(data, *others)
+        return function(data)
     if isinstance(data, Mapping):
-        return {k: map_tensors(function, v, *(o[k] for o in others)) for k, v in data.items()}
+        return {key: map_tensors(function, value) for key, value in data.items()}
     if isinstance(data, tuple | list):
-        parts = zip(data, *others, strict=True)
-        return getattr(data, "_make", type(data))(map_tensors(function, *part) for part in parts)
+        values = [map_tensors(function, value) for value in data]
+        if hasattr(data, "_make"):  # a named tuple
+            return data._make(values)
+        return type(data)(values)
     return data

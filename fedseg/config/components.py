@@ -68,7 +68,7 @@ PLACES: dict[str, Place] = {
     },
     "executor": Place("EXECUTORS"),
     "local_loss": Place("LOCAL_LOSSES"),
-    "model": Place("MODELS", keys=("freeze", "lora", "feature_cache")),
+    "model": Place("MODELS", keys=("freeze", "lora")),
     "model.data_preprocessor": Place("MODELS"),
     "model.loss": Place("MODELS"),
     "model.network": Place("MODELS", keys=("num_classes",)),

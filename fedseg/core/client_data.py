@@ -66,10 +66,6 @@ class ClientData(ABC):
             "with full-batch gradients needs"
         )
 
-    def varies(self) -> bool:
-        """True if an image's preprocessing is random."""
-        return True
-
     def start(self, jobs: Iterable[Job]) -> None:
         """Start streaming the batches of these jobs, in this order."""
 

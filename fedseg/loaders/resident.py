@@ -63,9 +63,6 @@ class ResidentData(PartitionedData):
         """The draws of the augmentation in one local epoch: for each step, arrays by name."""
         return self.pipeline.draw(sizes, self.seed, "augment batch", job.round, job.client, epoch)
 
-    def varies(self) -> bool:
-        return any(self.pipeline.draw([1], 0, "statistics"))
-
     def start(self, jobs: Iterable[Job]) -> None:
         self._coming, self._next = self._made_together(jobs), None
 

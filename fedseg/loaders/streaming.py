@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 import torch
 from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
-from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, default_collate, get_worker_info
 
 from fedseg.core.client_data import Job, JobStream
@@ -35,7 +34,6 @@ from fedseg.errors import (
 )
 from fedseg.loaders.partitioned import PartitionedData
 from fedseg.loaders.workers import IDLE, Places, WorkerError, init_worker, start_workers, watch
-from fedseg.memory import map_tensors
 from fedseg.registry import CLIENT_DATA, FUNCTIONS
 
 TIMEOUT = 600.0  # seconds in which a batch must come, unless the config says another number
@@ -389,13 +387,6 @@ class StreamingData(PartitionedData):
             batch = next(self._batches)
             self.seconds_waiting += time.perf_counter() - begin
             yield batch
-
-    def varies(self) -> bool:
-        draws = [[(int(self.indices[self.clients[0]][0]), seed)] for seed in range(PROBED)]
-        made: list[list[Tensor]] = [[] for _ in draws]
-        for tensors, batch in zip(made, self._loader.start(draws, workers=0), strict=True):
-            map_tensors(tensors.append, batch)
-        return not all(all(map(torch.equal, made[0], other)) for other in made)
 
     def close(self) -> None:
         self._batches = None

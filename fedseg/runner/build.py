@@ -55,7 +55,6 @@ from fedseg.hooks.local_state import LocalState
 from fedseg.loaders.partitioned import PartitionedData
 from fedseg.loaders.streaming import temporary_seed
 from fedseg.memory import find_fault
-from fedseg.models.features import cache_features
 from fedseg.models.lora import LoRA, with_adapters
 from fedseg.optim import OptimWrapper, build_local_optimizer
 from fedseg.parts import part_names
@@ -255,11 +254,7 @@ def build_vectors(model: nn.Module, cfg: Config) -> FlatModel:
     frozen = part_names(model, freeze, "model.freeze") if freeze else ()
     if cfg.model.get("lora") is not None:
         LoRA.from_config(cfg.model.lora).add_to(model, frozen)
-    flat = FlatModel(model, cfg.get("channels_last", True), frozen)
-    if cfg.model.get("feature_cache") is not None:
-        check_value("model.feature_cache", cfg.model.feature_cache, str)
-        cache_features(model, frozen, cfg.model.feature_cache)
-    return flat
+    return FlatModel(model, cfg.get("channels_last", True), frozen)
 
 
 @dataclass(frozen=True)
@@ -366,11 +361,6 @@ def assemble_trainer(
             "give a file of them"
         )
     algorithm.data = data = build_client_data(cfg, flat, warn)
-    if cfg.model.get("feature_cache") is not None and data.varies():
-        raise ConfigError(
-            "model.feature_cache: random augmentation changes the features in every round: "
-            "remove the cache or the augmentation (train_dataloader)"
-        )
     local = build_local_optimizer(cfg.optim_wrapper, flat, train.max_rounds)
     if not any(group["lr"] for group in local.optimizer.param_groups):
         warn("optim_wrapper.optimizer.lr: is 0: no client learns")

@@ -91,9 +91,8 @@ DEFAULTS: Mapping[str, Any] = {
 }
 VIEWS = ("views", "spread", "fine_tune_steps", "fine_tune_lr")  # of val_cfg, and so of test_cfg
 PREPARATION = ("pipeline", "test_mode", "style")  # of data sets: how samples are prepared
-# options of models that name a file or an address of weights, or a folder to write to
+# options of models that name a file or an address of weights
 INITIAL = {"init_cfg", "pretrained", "pretrained_cfg", "checkpoint_path", "checkpoint", "weights"}
-INITIAL |= {"feature_cache"}
 REPORTED = ("max_rounds", "val_last_rounds")  # of train_cfg: which rounds are reported
 REQUIRED_KEYS = ("model", "train_dataloader", "train_cfg", "optim_wrapper", "client_sampler")
 
