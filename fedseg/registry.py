@@ -101,7 +101,6 @@ HOOKS = _child(
     {
         "hooks.averaging": "SWA WIMA",
         "hooks.local_state": "LocalState SiloBN FedBN",
-        "hooks.attacks": "SignFlip LabelSwap",
         "hooks.momentum": "KeptMomentum",
         "hooks.progress": "ProgressHook",
         "hooks.trackers": "TrackersHook",
@@ -254,9 +253,10 @@ EVALUATION_SETS = LazyRegistry(
 EXECUTORS = LazyRegistry(
     "executor", {"engine.executor": "InProcessExecutor", "parallel.executor": "RayExecutor"}
 )
-AGGREGATES = LazyRegistry("aggregate", {"algorithms.robust": "CoordinateMedian TrimmedMean Krum"})
-COMPRESSIONS = LazyRegistry("compression", {"hooks.compression": "TopK Int8 SignSGD"})
-PRIVACIES = LazyRegistry("privacy", {"hooks.privacy": "DPFedAvg"})
+ATTACKS = LazyRegistry("attack", {"updates.attack": "SignFlip LabelSwap"})
+COMPRESSIONS = LazyRegistry("compression", {"updates.compression": "TopK Int8 SignSGD"})
+PRIVACIES = LazyRegistry("privacy", {"updates.privacy": "DPFedAvg"})
+AGGREGATES = LazyRegistry("aggregate", {"updates.robust": "CoordinateMedian TrimmedMean Krum"})
 SERVER_OPTIMIZERS = LazyRegistry(
     "server optimizer", {"optim.server": "SGD Adam Yogi Adagrad Torch"}
 )

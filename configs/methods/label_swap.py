@@ -1,4 +1,4 @@
 # A fifth of the clients train with two classes exchanged: road and sidewalk, or the first two.
 slot = "attack"
 
-append = {"custom_hooks": [dict(type="LabelSwap", share=0.2)]}
+attack = dict(type="LabelSwap", share=0.2)

@@ -1,4 +1,4 @@
 # A fifth of the clients send the negative of their update.
 slot = "attack"
 
-append = {"custom_hooks": [dict(type="SignFlip", share=0.2)]}
+attack = dict(type="SignFlip", share=0.2)

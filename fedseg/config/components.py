@@ -57,6 +57,7 @@ _EVALUATION = ("runner", "dataloader", "evaluator")
 PLACES: dict[str, Place] = {
     "algorithm": Place("ALGORITHMS"),
     "algorithm.server_optim": Place("SERVER_OPTIMIZERS"),
+    "attack": Place("ATTACKS"),
     "averaging": _HOOK,
     "batchnorm": _HOOK,
     "client_sampler": Place("SAMPLERS"),

@@ -45,6 +45,9 @@ class Trainer(Protocol):
     def loss(self, client: "Client") -> Tensor:
         """The local loss of ``client.batch``, a 0-d tensor with a graph."""
 
+    def prepare(self, client: "Client", batch: Any) -> Any:
+        """A batch of the client's data as the model takes it."""
+
 
 class Client:
     """A client during its local training, as algorithms, optim wrappers and hooks see it.
@@ -107,6 +110,10 @@ class Client:
     def autocast(self) -> AbstractContextManager:
         """The context that every forward pass of the client runs in."""
         return self._trainer.autocast()
+
+    def prepare(self, batch: Any) -> Any:
+        """A batch of the client's data as the model takes it, for passes beside the local steps."""
+        return self._trainer.prepare(self, batch)
 
     def model_loss(self) -> Tensor:
         """The model's own loss of the batch, a 0-d tensor with a graph."""

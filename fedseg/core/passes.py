@@ -11,7 +11,6 @@ from torch.func import functional_call
 
 from fedseg.batchnorm import batch_statistics, batchnorm_layers
 from fedseg.core.client import Client
-from fedseg.core.forward import prepare_batch
 
 
 @contextmanager
@@ -40,4 +39,4 @@ def client_batches(client: Client, data: Any) -> Iterator[Any]:
     ends = np.cumsum(data.full_sizes(client.index))[:-1]
     held = np.split(data.indices[client.id], ends)
     for batch in data.sample_batches([part.tolist() for part in held]):
-        yield prepare_batch(client.model, batch, client.w.dtype, training=True)
+        yield client.prepare(batch)

@@ -124,6 +124,8 @@ class FederatedTrainLoop(BaseLoop):
         run, first = self.runner, self.round + 1
         try:
             run.call_hook("before_train")
+            for postprocessor in run.trainer.postprocessors:
+                postprocessor.check(run)
             if self.pending is not None:
                 self._finish_round(self.pending)
             participants, exchanges = run.client_sampler.participants, run.algorithm.exchanges
@@ -255,6 +257,8 @@ class FederatedTrainLoop(BaseLoop):
         run, server = self.runner, self.runner.server
         with record.timed("aggregate"):
             run.call_hook("after_aggregate", sums=sums)
+            for postprocessor in run.trainer.postprocessors:
+                postprocessor.process_sums(server, sums)
             run.algorithm.step(server, sums)
             if server.exchange < len(run.algorithm.exchanges) - 1:
                 return
@@ -266,6 +270,8 @@ class FederatedTrainLoop(BaseLoop):
         record.line["norm_w"] = self._length
         for name, value in run.algorithm.metrics(server).items():
             record.line.setdefault(name, value)  # the round's own metrics keep their names
+        for postprocessor in run.trainer.postprocessors:
+            record.line |= postprocessor.metrics(run.round)
 
     def _check_model(self, before: float, why: str) -> float:
         """The norm of the global model; TrainingError if no round leads there from ``before``."""

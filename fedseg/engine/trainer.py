@@ -1,6 +1,6 @@
 """The client trainer: one model, one optimizer, and every client's local steps in turn."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
@@ -22,6 +22,7 @@ from fedseg.core.messages import ClientResult, Message, Task, Update
 from fedseg.core.seeds import seed_for, seed_model
 from fedseg.errors import ConfigError, TensorMoved, explain_forward
 from fedseg.registry import MISTAKES
+from fedseg.updates.postprocessor import Postprocessor
 
 
 @dataclass(eq=False)
@@ -37,6 +38,7 @@ class ClientTrainer:
         call_hook: called as ``call_hook(stage, **arguments)``.
         local_loss: the loss of a minibatch.
         payloads: what clients may send besides vectors like ``w``; afterwards by name.
+        postprocessors: what happens to an update on its way, in this order.
         sum_rule: how updates are summed.
         amp: compute in bfloat16 under autocast; parameters and updates stay in the model's dtype.
         check: called before every local step; raises to stop early.
@@ -52,6 +54,7 @@ class ClientTrainer:
     call_hook: Callable[..., None]
     local_loss: LocalLoss = field(default_factory=LocalLoss)
     payloads: Any = ()
+    postprocessors: Sequence[Postprocessor] = ()
     sum_rule: SumRule = field(default_factory=SumRule)
     amp: bool = False
     check: Callable[[], None] = lambda: None
@@ -131,6 +134,8 @@ class ClientTrainer:
         self._check_vectors(client)
         update = self._pack(client, payloads)
         self.call_hook("after_client", client=client, update=update)
+        for postprocessor in self.postprocessors:
+            postprocessor.process_update(client, update)
         if versions != [tensor._version for tensor in received]:
             raise ConfigError(
                 "client.start, received or payloads was changed in place, for all clients: change "
@@ -173,14 +178,22 @@ class ClientTrainer:
         ready = self.data.fits_model and preprocessor in (BaseDataPreprocessor, type(None))
         for batch in self.data.batches(Job(client.round, client.exchange, client.index)):
             self.check()
-            if not ready:
-                batch = prepare_batch(self.model, batch, self.flat.w.dtype, training=True)
-            client.batch = batch
+            client.batch = self._process(client, batch) if ready else self.prepare(client, batch)
             self.local_step(client)
             client.step += 1
             if client.step % self.hook_interval == 0:
                 self.call_hook("after_local_steps", client=client)
         client.batch = None
+
+    def prepare(self, client: Client, batch: Any) -> Any:
+        """A batch of the client's data as the model takes it; an attacker's may be changed."""
+        batch = prepare_batch(self.model, batch, self.flat.w.dtype, training=True)
+        return self._process(client, batch)
+
+    def _process(self, client: Client, batch: Any) -> Any:
+        for postprocessor in self.postprocessors:
+            batch = postprocessor.process_batch(client, batch)
+        return batch
 
     def _check_vectors(self, client: Client) -> None:
         """Raise TensorMoved if what was trained is not what the flat vectors hold."""
@@ -225,7 +238,7 @@ class ClientTrainer:
         with frozen_running_statistics(self.model):
             for size, batch in zip(sizes, self.data.batches(job), strict=True):
                 self.check()
-                client.batch = prepare_batch(self.model, batch, self.flat.w.dtype, training=True)
+                client.batch = self.prepare(client, batch)
                 with torch.enable_grad():
                     self.local.gradient(client)
                 total.add_(self.flat.grad, alpha=size / sum(sizes))

@@ -15,8 +15,7 @@ from fedseg.runs.schema import Results
 OWN_SAM = ("fedspeed", "fedgamma", "fedsmoo", "naive_fedgloss")
 ALIASES = {"naivefedgloss": "naive_fedgloss", "mime": "mime_sgd"}
 LOCAL_OPTIMIZERS = {"SAMOptimWrapper": "sam", "ASAMOptimWrapper": "asam"}
-BESIDES = ("compression", "privacy", "robust")  # components without a published vocabulary
-ATTACKS = ("SignFlip", "LabelSwap")
+BESIDES = ("compression", "privacy", "robust", "attack")  # without a published vocabulary
 RELEASED = "ReleasedPartition"  # the papers' own clients, where others draw by the same rule
 WEIGHTS = "ClassWeights"  # a local loss that is no algorithm's
 AUGMENTATIONS = {"Mixup": "mixup", "Cutout": "cutout", "LABStyle": "lab", "CFSIStyle": "cfsi"}
@@ -94,9 +93,8 @@ def method_of_results(results: Results, local_epochs: int | None) -> Method:
 def _parts(config: Mapping[str, Any]) -> Iterator[str]:
     """The part of a config that published records have no words for; it may hold anything."""
     yield from (component_type(config.get(key)) for key in BESIDES)
-    hooks, personal, model = (config.get(key) for key in ("custom_hooks", "personal", "model"))
-    kinds = map(component_type, hooks if isinstance(hooks, list) else ())
-    yield from (kind for kind in kinds if kind in ATTACKS)
+    personal = config.get("personal")
+    model = config.get("model")
     patterns = personal if isinstance(personal, list) else [personal]
     yield "personal " + " ".join(map(str, patterns)) if personal else ""
     yield "LoRA" if isinstance(model, Mapping) and model.get("lora") else ""

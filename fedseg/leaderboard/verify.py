@@ -16,7 +16,7 @@ from fedseg.cli import printable
 from fedseg.config.layers import naming
 from fedseg.errors import DataError, UserError
 from fedseg.files import digest, own_path, read_json, sha256, write_text
-from fedseg.leaderboard.verify_history import check_rounds
+from fedseg.leaderboard.verify_history import check_rounds, privacy_accountant
 from fedseg.memory import threads
 from fedseg.metric_names import Metric, flatten, global_name, nest
 from fedseg.registry import DATASETS
@@ -224,9 +224,9 @@ def _compare_history(
     outcome.compare(recorded, computed, "", "history")
     rounds = check_rounds(history, config, outcome.runner.cfg, outcome.runner, sizes)
     outcome.compare(*rounds, "", "config", HISTORY)
-    privacy = getattr(outcome.runner, "privacy", None)
-    if privacy is not None:
-        computed = plain(privacy.results(outcome.runner, history))["privacy"]
+    accountant = privacy_accountant(outcome.runner.cfg, sizes)
+    if accountant is not None:
+        computed = plain(accountant.results(len(history)))
         outcome.compare(results.extras.get("privacy"), computed, "privacy", "config")
     if outcome.saved.get("history") is not None:  # checksums of its lines
         line = History(own_path(outcome.folder, HISTORY)).changed(outcome.saved["history"])

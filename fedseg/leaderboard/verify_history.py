@@ -14,9 +14,10 @@ from fedseg.engine.loop import FederatedTrainLoop
 from fedseg.engine.trainer import ClientTrainer
 from fedseg.metric_names import Metric, find_set
 from fedseg.optim import build_local_optimizer
-from fedseg.registry import ALGORITHMS, LOCAL_LOSSES, SAMPLERS, build
-from fedseg.runner.build import declare_payloads
+from fedseg.registry import ALGORITHMS, LOCAL_LOSSES, PRIVACIES, SAMPLERS, build
+from fedseg.runner.build import build_postprocessors, declare_payloads
 from fedseg.runner.plan import rehearse
+from fedseg.updates.accountant import Accountant
 
 SCHEDULE = (
     *("max_rounds", "val_interval", "val_last_rounds", "val_last_interval", "val_initial"),
@@ -64,8 +65,27 @@ def client_traffic(config: Config, runner: Any, client_sizes: Mapping[str, int])
         loss.data = data
         loss.setup(runner.flat)
     options |= {"payloads": declare_payloads([algorithm, loss], data, runner.flat)}
-    trainer = _IdleTrainer(runner.flat, algorithm, local, data, local_loss=loss, **options)
-    return rehearse(trainer, server, 0, getattr(runner, "compression", None))
+    postprocessors = build_postprocessors(config)
+    for step in postprocessors:
+        step.setup(runner.flat, algorithm, data, config.randomness.seed)
+    options |= {"local_loss": loss, "postprocessors": postprocessors}
+    trainer = _IdleTrainer(runner.flat, algorithm, local, data, **options)
+    return rehearse(trainer, server, 0)
+
+
+def privacy_accountant(config: Config, client_sizes: Mapping[str, int]) -> Accountant | None:
+    """The accountant of a run's budget; None without privacy."""
+    if config.get("privacy") is None:
+        return None
+    privacy = build(PRIVACIES, config.privacy, "privacy")
+    return privacy.accountant_of(client_sampler(config, client_sizes))
+
+
+def client_sampler(config: Config, client_sizes: Mapping[str, int]) -> Any:
+    """The sampler of a run's participants."""
+    sampler = build(SAMPLERS, config.client_sampler, "client_sampler")
+    sampler.bind(list(client_sizes), config.randomness.seed)
+    return sampler
 
 
 def check_rounds(
@@ -81,11 +101,8 @@ def check_rounds(
     :func:`client_traffic`, with the samples of the clients in partition order.
     """
     sent, names = client_traffic(config, runner, client_sizes), list(client_sizes)
-    sampler = build(SAMPLERS, config.client_sampler, "client_sampler")
-    sampler.bind(names, config.randomness.seed)
-    privacy = getattr(runner, "privacy", None)
-    if privacy is not None:
-        privacy.count(sampler)
+    sampler = client_sampler(config, client_sizes)
+    accountant = privacy_accountant(config, client_sizes)
     schedule = {key: stated.train_cfg[key] for key in SCHEDULE if key in stated.train_cfg}
     loop = FederatedTrainLoop(None, None, **schedule)  # asked for its schedule only
     tests = stated.get("val_dataloader") or {}
@@ -121,7 +138,7 @@ def check_rounds(
             "initial": number == 1 and has_tests and loop.val_initial,
             "missing metrics": [],
         }
-        if privacy is not None:
+        if accountant is not None:
             actual[f"round {number}"]["epsilon"] = record.get("epsilon")
-            expected[f"round {number}"]["epsilon"] = privacy.epsilon(number)
+            expected[f"round {number}"]["epsilon"] = accountant.epsilon(number)
     return actual, expected

@@ -29,7 +29,6 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from fedseg.algorithms.flexlora import FedExLoRA
-from fedseg.algorithms.robust import check_treatable
 from fedseg.batchnorm import batchnorm_layers, frozen_running_statistics
 from fedseg.checks import shown
 from fedseg.config.components import DEFAULT_HOOKS, PLACES
@@ -61,6 +60,7 @@ from fedseg.parts import part_names
 from fedseg.registry import (
     AGGREGATES,
     ALGORITHMS,
+    ATTACKS,
     CLIENT_DATA,
     COMPRESSIONS,
     HOOKS,
@@ -77,6 +77,8 @@ from fedseg.registry import (
 )
 from fedseg.runner.checkpoint import load_checkpoint
 from fedseg.runner.config import check_config, complete_config, import_modules, trains_clients
+from fedseg.updates.postprocessor import ORDER, Postprocessor
+from fedseg.updates.robust import check_treatable
 
 # schedules that reach their last value one round before their end: without an ``end`` of its own
 # that is the round after the run, and the last round still has a learning rate
@@ -84,8 +86,7 @@ ENDING = kinds.ConstantParamScheduler, kinds.LinearParamScheduler, kinds.PolyPar
 # schedules without a last value: how long the run is means nothing to them
 ENDLESS = kinds.ExponentialParamScheduler, kinds.MultiStepParamScheduler, kinds.StepParamScheduler
 
-# hooks with a registry of their own, which draw by the run's seed
-REGISTRIES = {"compression": COMPRESSIONS, "privacy": PRIVACIES}
+POSTPROCESSORS = {"attack": ATTACKS, "compression": COMPRESSIONS, "privacy": PRIVACIES}
 
 
 def build_trainer(config: Config | Mapping[str, Any], run: Any = None) -> ClientTrainer:
@@ -104,7 +105,7 @@ def build_trainer(config: Config | Mapping[str, Any], run: Any = None) -> Client
     set_random_seed(**cfg.randomness)
     flat = build_vectors(move_model(build_model(cfg), cfg), cfg)
     load_start(flat, cfg.get("load_from"))
-    of_clients = ("batchnorm", "custom_hooks", *REGISTRIES)
+    of_clients = ("batchnorm", "custom_hooks")
     hooks = [hook for field, hook in build_hooks(cfg) if field.startswith(of_clients)]
     bind_hooks(hooks, flat)
 
@@ -136,17 +137,13 @@ def build_hooks(cfg: Config) -> list[tuple[str, Any]]:
     fields["batchnorm"] = cfg.get("batchnorm") or stays, LocalState
     for number, hook in enumerate(cfg.get("custom_hooks") or []):
         fields[f"custom_hooks[{number}]"] = hook, FederatedHook
-    for name in REGISTRIES:  # of what the others leave
-        fields[name] = cfg.get(name), FederatedHook
     built = []
     for field, (config, kind) in fields.items():
         if config is None:
             continue
         options = dict(config) if isinstance(config, Mapping) else {}
         priority = options.pop("priority", None)
-        hook = build(REGISTRIES.get(field, HOOKS), options or config, field, base=kind)
-        if field in REGISTRIES:
-            hook.seed = cfg.randomness.seed
+        hook = build(HOOKS, options or config, field, base=kind)
         if kind is LocalState:
             hook.parts, hook.own_model = personal, own_model
         if kind is FederatedHook and isinstance(hook, ModelAverage | LocalState):
@@ -166,6 +163,34 @@ def bind_hooks(hooks: list[Any], flat: FlatModel) -> None:
     for hook in hooks:
         if hasattr(hook, "bind"):
             hook.bind(flat)
+
+
+def build_postprocessors(cfg: Config) -> list[Postprocessor]:
+    """What a config does to updates on their way, in the order in which it acts."""
+    return [
+        build(POSTPROCESSORS[key], cfg[key], key, base=Postprocessor)
+        for key in ORDER
+        if cfg.get(key) is not None
+    ]
+
+
+def build_sum_rule(
+    cfg: Config, algorithm: Algorithm, postprocessors: Sequence[Postprocessor]
+) -> SumRule:
+    """How the updates of an exchange are summed: by means, or by the rule that a config names."""
+    needed = [step.sum_rule for step in postprocessors if step.sum_rule is not None]
+    if cfg.get("robust") is None:
+        return needed[0] if needed else SumRule()
+    if needed:
+        raise ConfigError(
+            "privacy: robust sums have no bound on what one client changes: set robust=None"
+        )
+    if algorithm.needs_every_update:
+        raise ConfigError(
+            f"robust: {type(algorithm).__name__} has its own aggregation: set robust=None"
+        )
+    check_treatable(algorithm)
+    return build(AGGREGATES, cfg.robust, "robust", base=SumRule)
 
 
 def build_schedulers(cfg: Config, local: OptimWrapper) -> list[Any]:
@@ -342,12 +367,6 @@ def assemble_trainer(
     """
     train = cfg.train_cfg
     algorithm = build(ALGORITHMS, cfg.algorithm, "algorithm", base=Algorithm)
-    sum_rule = SumRule()
-    if cfg.get("robust") is not None:
-        if algorithm.needs_every_update:
-            kind = type(algorithm).__name__
-            raise ConfigError(f"robust: {kind} has its own aggregation: set robust=None")
-        sum_rule = build(AGGREGATES, cfg.robust, "robust", base=SumRule)
     lacks = getattr(flat.model, "lacks", None)
     random = cfg.get("load_from") is None
     if random and cfg.model.get("lora") is not None and cfg.model.get("weights") is None:
@@ -376,8 +395,9 @@ def assemble_trainer(
     local_loss.data = data
     local_loss.setup(flat)
     payloads = declare_payloads([algorithm, local_loss, *hooks], data, flat)
-    if cfg.get("robust") is not None:
-        check_treatable(algorithm)
+    postprocessors = build_postprocessors(cfg)
+    for step in postprocessors:
+        step.setup(flat, algorithm, data, cfg.randomness.seed)
     return ClientTrainer(
         flat,
         algorithm,
@@ -386,7 +406,8 @@ def assemble_trainer(
         seed=cfg.randomness.seed,
         local_loss=local_loss,
         payloads=payloads,
-        sum_rule=sum_rule,
+        postprocessors=postprocessors,
+        sum_rule=build_sum_rule(cfg, algorithm, postprocessors),
         amp=train.get("amp", False),
         call_hook=call_hook,
         check=check,

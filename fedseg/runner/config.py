@@ -41,8 +41,8 @@ Component = Mapping | None
 KEYS: Mapping[str, Any] = {
     **dict.fromkeys(
         (
-            *("algorithm", "averaging", "batchnorm", "compression", "custom_imports", "executor"),
-            *("local_loss", "privacy", "randomness", "robust", "state_store"),
+            *("algorithm", "attack", "averaging", "batchnorm", "compression", "custom_imports"),
+            *("executor", "local_loss", "privacy", "randomness", "robust", "state_store"),
             *("test_cfg", "val_cfg", "visualizer"),
         ),
         Component,

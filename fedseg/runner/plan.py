@@ -40,9 +40,10 @@ def make_plan(runner: FederatedRunner) -> dict[str, Any]:
     machine in its present state; memory, traffic and client state are in bytes.
     """
     runner.build_federation()
-    for part in (runner.batchnorm, runner.privacy):  # what they refuse
-        if part is not None:
-            part.before_train(runner)
+    if runner.batchnorm is not None:
+        runner.batchnorm.before_train(runner)
+    for postprocessor in runner.trainer.postprocessors:
+        postprocessor.check(runner)
     data, loop, algorithm, server = runner.data, runner.train_loop, runner.algorithm, runner.server
     rounds = range(1, runner.max_rounds + 1)
     participants = [runner.client_sampler.participants(r) for r in rounds]
@@ -53,7 +54,7 @@ def make_plan(runner: FederatedRunner) -> dict[str, Any]:
     console = Console(stderr=True)
     told = f"rehearsing up to {TIMED_STEPS + 1} local steps of client {data.clients[longest]!r}"
     console.print(told, markup=False)
-    rehearsal = rehearse(runner.trainer, server, longest, runner.compression)
+    rehearsal = rehearse(runner.trainer, server, longest)
     val_seconds, final_seconds = _time_evaluation(runner, console) if evaluations else (0.0, 0.0)
     exchanges = algorithm.exchanges
     trained = sum(exchange.train for exchange in exchanges)
@@ -151,23 +152,18 @@ class Rehearsal:
     full_seconds: float
 
 
-def rehearse(
-    trainer: ClientTrainer, server: Server, client: int, compression: Any = None
-) -> Rehearsal:
+def rehearse(trainer: ClientTrainer, server: Server, client: int) -> Rehearsal:
     """Go through a round with one client and a few of its batches; the server stays as it is.
 
     What is sent is counted in real messages and updates, so that it is right for every algorithm
-    and the run's compression.
+    and the run's compression. No hook is called.
     """
     algorithm = trainer.algorithm
     few = _FewBatches(trainer.data, TIMED_STEPS + 1, server.w.device)
     before = trainer.data, trainer.call_hook
 
-    def call_hook(stage: str, **arguments: Any) -> None:  # no other hook changes what is sent
-        if compression is not None:
-            getattr(compression, stage)(trainer, **arguments)
-
-    trainer.data, trainer.call_hook = few, call_hook
+    trainer.data = few
+    trainer.call_hook = lambda *_, **__: None
     server.round = 1
     trainer.local.start_round(1)
     down = up = 0

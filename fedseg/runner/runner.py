@@ -67,14 +67,14 @@ class FederatedRunner(Runner):
     Attributes:
         trainer: what trains the clients; has the algorithm, the data and the local optimizer.
         stores: every state store by name; ``store`` is the clients'.
-        averaging, batchnorm, compression, privacy: their hooks, or None.
+        averaging, batchnorm: their hooks, or None.
         environments: what computed the rounds from each ``round`` on; several after a resume with
             another number of threads or other packages.
         visualizer: while rounds are trained, what a hook adds to it reaches the trackers.
         quiet: whether the terminal shows nothing but errors; see :meth:`mute_console`.
     """
 
-    quiet, compression, privacy = False, None, None
+    quiet = False
 
     @classmethod
     def from_cfg(cls, cfg: Config) -> "FederatedRunner":
@@ -156,7 +156,7 @@ class FederatedRunner(Runner):
     def register_hooks(self, default_hooks: Any = None, custom_hooks: Any = None) -> None:
         for field, hook in build_hooks(self.cfg):
             self.register_hook(hook)
-            if field in ("averaging", "batchnorm", "compression", "privacy"):
+            if field in ("averaging", "batchnorm"):
                 setattr(self, field, hook)
 
     # ---------------------------------------------------------------- what a run consists of

@@ -42,6 +42,7 @@ class FinishedRun(Run, Protocol):
     seconds: float
     environments: list[dict[str, Any]]
     hooks: list[Any]
+    trainer: Any
 
 
 def hardware(device: torch.device) -> str:
@@ -137,6 +138,8 @@ def write_results(runner: FinishedRun) -> dict[str, Any]:
     for part in (*runner.hooks, loop):
         if hasattr(part, "results"):
             results |= part.results(runner, history) or {}  # of a hook that returns nothing
+    for postprocessor in runner.trainer.postprocessors:
+        results |= postprocessor.results(len(history))
     results = plain(results)
     results[OWN_DIGEST] = own_digest(results)
     write_text(path, json.dumps(results, indent=2) + "\n")

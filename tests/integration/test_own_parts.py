@@ -12,13 +12,13 @@ from mmengine.evaluator import BaseMetric
 from torch.nn.parameter import UninitializedBuffer
 
 from fedseg.algorithms import FedAvg
-from fedseg.algorithms.robust import RobustRule
 from fedseg.core.local_loss import LocalLoss
 from fedseg.core.messages import Payload, Update
 from fedseg.errors import ConfigError, TrainingError, UserError
 from fedseg.hooks import FederatedHook
 from fedseg.registry import AGGREGATES, ALGORITHMS, HOOKS, LOCAL_LOSSES, METRICS, MODELS, SAMPLERS
 from fedseg.runner.sampler import ClientSampler
+from fedseg.updates.robust import RobustRule
 
 KEPT = {  # what no checkpoint could bring back
     "numpy": np.arange(3),

@@ -76,10 +76,9 @@ def test_everything_else_in_a_label():
     server = {"type": "FedAvg", "server_optim": {"type": "Adam"}}
     assert method(algorithm=server).label == "FedAvg + server Adam"
     beside = {"personal": "@head", "model": {"lora": {"r": 8}}, "robust": {"type": "Krum"}}
-    hooks = [{"type": "SignFlip", "share": 0.2}, {"type": "OwnHook"}]
-    told = "FedAvg, Krum, SignFlip, personal @head, LoRA"
-    assert method(config={**beside, "custom_hooks": hooks}).label == told
-    odd = {"personal": 3, "model": [], "robust": 1, "custom_hooks": {"type": "SignFlip"}}
+    beside["attack"] = {"type": "SignFlip", "share": 0.2}
+    assert method(config=beside).label == "FedAvg, Krum, SignFlip, personal @head, LoRA"
+    odd = {"personal": 3, "model": [], "robust": 1, "attack": ["SignFlip"]}
     assert method(config=odd).label == "FedAvg, personal 3"
     for odd in ("Adam", ["Adam"], 3, None, {"type": 3}):  # in an untrusted file
         assert method(algorithm={"type": "FedAvg", "server_optim": odd}).label == "FedAvg"

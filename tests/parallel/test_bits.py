@@ -40,8 +40,9 @@ RUNS = {
         "model": {"lora": {"r": 2}},
     },
     "Ditto": {"algorithm": {"_delete_": True, "type": "Ditto"}},
-    "hooks by priority": {
-        "custom_hooks": [{"type": "SignFlip"}, {"type": "PoisonHook", "clients": "all", "value": 1}]
+    "an attack after a hook": {
+        "attack": {"type": "SignFlip"},
+        "custom_hooks": [{"type": "PoisonHook", "clients": "all", "value": 1}],
     },
     "FedDGGA": {"algorithm": {"_delete_": True, "type": "FedDGGA"}},
     "FedRep": {"algorithm": {"_delete_": True, "type": "FedRep"}, "personal": "@head"},

@@ -14,7 +14,7 @@ from toyquad import fixed, local_steps, trace
 from fedseg.core.flat import FlatModel
 from fedseg.core.seeds import generator_for
 from fedseg.errors import ConfigError
-from fedseg.hooks.compression import Int8, SignSGD, TopK
+from fedseg.updates.compression import Int8, SignSGD, TopK
 
 PLAN = ("abcd", "acd", "abcd", "bd")
 
@@ -87,36 +87,34 @@ def test_tensors_and_personal_parts():
         vector[span] = torch.randn(vector[span].shape, generator=torch.Generator()) * scale
     client = SimpleNamespace(round=1, exchange=0, index=2)
     size = 100 + 5 + 15
-    for hook, expected in (
+    for step, expected in (
         (TopK(0.1), 12 * 8),
         (Int8(), size + 3 * 4),
         (SignSGD(), size // 8 + 3 * 4),
     ):
-        hook.bind(flat)
-        sent, num_bytes = hook.compress(vector, client)
+        set_up(step, flat)
+        sent, num_bytes = step.compress(vector, client)
         assert num_bytes == expected
         shared = torch.cat([sent[span] for span in spans])
         assert sent.count_nonzero() == shared.count_nonzero() > 0
-        if isinstance(hook, Int8):
-            steps = [vector[span].abs().max() / 127 for span in spans]
-            for span, step in zip(spans, steps, strict=True):
-                assert (sent[span] - vector[span]).abs().max() <= step * 1.0001
+        if isinstance(step, Int8):
+            scales = [vector[span].abs().max() / 127 for span in spans]
+            for span, scale in zip(spans, scales, strict=True):
+                assert (sent[span] - vector[span]).abs().max() <= scale * 1.0001
         for bad in (float("nan"), float("inf")):
             broken = vector.clone()
             broken[3] = bad
-            assert not torch.isfinite(hook.compress(broken, client)[0]).all()
-        assert not hook.compress(torch.zeros_like(vector), client)[0].any()
-    mean = sum(
-        Int8.compress(hook, vector, SimpleNamespace(round=n, exchange=0, index=0))[0]
-        for hook in [_bound(Int8(), flat)]
-        for n in range(400)
-    )
-    assert (mean / 400 - vector).abs().max() < vector.abs().max() / 127 * 0.12
+            assert not torch.isfinite(step.compress(broken, client)[0]).all()
+        assert not step.compress(torch.zeros_like(vector), client)[0].any()
+    int8 = set_up(Int8(), flat)
+    rounds = [SimpleNamespace(round=number, exchange=0, index=0) for number in range(400)]
+    mean = sum(int8.compress(vector, client)[0] for client in rounds) / len(rounds)
+    assert (mean - vector).abs().max() < vector.abs().max() / 127 * 0.12
 
 
-def _bound(hook, flat):
-    hook.bind(flat)
-    return hook
+def set_up(compression, flat):
+    compression.setup(flat, algorithm=None, data=None, seed=0)
+    return compression
 
 
 @pytest.mark.parametrize("share", [0, 1.01, float("nan")])

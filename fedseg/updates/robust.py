@@ -66,6 +66,7 @@ class RobustAggregate(Aggregate):
     def __init__(self, rule: RobustRule, sums: Sums) -> None:
         super().__init__(sums)
         self._rule = rule
+        self._sums = sums
         self._sent: defaultdict[str, list[Tensor]] = defaultdict(list)
         self._combined: dict[str, Tensor] = {}
 
@@ -90,7 +91,7 @@ class RobustAggregate(Aggregate):
 
     def total(self, name: str = "delta", weighting: str | None = None) -> Tensor:
         if weighting is None:
-            weighting = weightings(self._declared, name)[0]
+            weighting = weightings(self._sums, name)[0]
         return self._combine(name) * self.weights[weighting]
 
     def payload(self, name: str) -> Tensor:
@@ -120,10 +121,10 @@ class RobustAggregate(Aggregate):
         deltas = torch.stack(self._sent["delta"]).double() if "delta" in self._sent else vectors
         combined = self._rule.combine(vectors, deltas)
         if not isinstance(combined, Tensor) or combined.shape != vectors[0].shape:
-            given = [*combined.shape] if isinstance(combined, Tensor) else type(combined)
+            returned = list(getattr(combined, "shape", [])) or type(combined).__name__
             raise ConfigError(
                 f"robust: {type(self._rule).__name__}.combine must return a tensor "
-                f"{[*vectors[0].shape]}, not {given}"
+                f"{[*vectors[0].shape]}, not {returned}"
             )
         return combined.view(sent[0].shape)
 
@@ -133,8 +134,10 @@ class CoordinateMedian(RobustRule):
     """The median of every entry; of an even number of participants the mean of the middle two."""
 
     def combine(self, vectors: Tensor, deltas: Tensor) -> Tensor:
-        ordered, middle = vectors.sort(dim=0).values, (len(vectors) - 1) // 2
-        return (ordered[middle] + ordered[len(vectors) // 2]) / 2
+        ordered = vectors.sort(dim=0).values
+        lower = ordered[(len(vectors) - 1) // 2]
+        upper = ordered[len(vectors) // 2]
+        return (lower + upper) / 2
 
 
 @AGGREGATES.register_module()
@@ -163,12 +166,13 @@ class Krum(RobustRule):
     """
 
     def __init__(self, share: BelowHalf = 0.2) -> None:
-        self.share, self._told = share, False
+        self.share = share
+        self._has_warned = False
 
     def combine(self, vectors: Tensor, deltas: Tensor) -> Tensor:
         bad = floor_share(self.share, len(deltas))
-        if len(deltas) < 2 * bad + 3 and not self._told:
-            self._told = True
+        if len(deltas) < 2 * bad + 3 and not self._has_warned:
+            self._has_warned = True
             print_log(
                 f"robust: Krum of {len(deltas)} participants, {bad} of them bad, has no "
                 f"guarantee: it needs {2 * bad + 3}",
@@ -176,7 +180,7 @@ class Krum(RobustRule):
                 level=logging.WARNING,
             )
         nearest = max(1, len(deltas) - bad - 2)
-        distances = torch.stack([(deltas - one).square().sum(dim=1) for one in deltas])
+        distances = torch.stack([(deltas - delta).square().sum(dim=1) for delta in deltas])
         # the first in each row is the participant itself
         scores = distances.sort(dim=1).values[:, 1 : 1 + nearest].sum(dim=1)
         return vectors[int(scores.argmin())]

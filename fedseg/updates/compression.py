@@ -11,65 +11,74 @@ state comes from its uncompressed ``delta``. Personal parts are not sent. An att
 compressed like any other; robust rules and privacy act on compressed updates.
 """
 
+import math
 from typing import Annotated
 
 import torch
 from annotated_types import Interval
 from torch import Tensor
 
+from fedseg.core.algorithm import Algorithm
 from fedseg.core.client import Client
+from fedseg.core.client_data import ClientData
 from fedseg.core.flat import FlatModel
-from fedseg.core.hook import FederatedHook, Run
 from fedseg.core.messages import Update
 from fedseg.core.seeds import generator_for
 from fedseg.errors import ConfigError
 from fedseg.registry import COMPRESSIONS
+from fedseg.updates.postprocessor import Postprocessor, shared_slots
 
-MEMORY = "compression.memory"
+MEMORY = "compression.memory"  # in the client's state: what was not sent
 INDEX_BYTES = 4
 LEVELS = 127
 
 
-class Compression(FederatedHook):
+class Compression(Postprocessor):
     """Base: replaces ``delta`` by its decompressed form, and counts its bytes.
 
     Attributes:
         memory: whether a client adds the error of its last update. The memory is its state: a
             client that is not sampled, or whose update is rejected, keeps it.
         seed: the run's.
-        spans: of the tensors that are shared, in the model's vector. size: their elements.
+        spans: of the tensors that are shared, in the model's vector.
+        size: elements of these tensors.
     """
 
-    priority = "LOWEST"
     memory = True
-    seed = 0
 
-    def bind(self, flat: FlatModel) -> None:
-        shared = [s for s in flat.slots if s.name not in flat.personal_names]
-        self.spans = [s.span for s in shared if s.numel]
+    def setup(self, flat: FlatModel, algorithm: Algorithm, data: ClientData, seed: int) -> None:
+        self.seed = seed
+        self.spans = [slot.span for slot in shared_slots(flat)]
         self.size = sum(span.stop - span.start for span in self.spans)
+        self._algorithm = algorithm
 
     def compress(self, vector: Tensor, client: Client) -> tuple[Tensor, int]:
         """(decompressed vector, bytes sent) of a vector, which is not changed."""
         raise NotImplementedError
 
-    def after_client(self, runner: Run, client: Client, update: Update) -> None:
-        name = f"compression.type: {type(self).__name__}"
-        algorithm = type(runner.algorithm).__name__
+    def process_update(self, client: Client, update: Update) -> None:
+        algorithm = type(self._algorithm).__name__
         if "delta" not in update.vectors:
-            if not runner.algorithm.exchanges[client.exchange].train:
+            if not self._algorithm.exchanges[client.exchange].train:
                 return
-            raise ConfigError(f"{name} compresses delta, which {algorithm} does not send: drop one")
+            raise ConfigError(
+                f"compression: must be None: {type(self).__name__} compresses delta, which "
+                f"{algorithm} does not send"
+            )
         if update.num_bytes is not None:
-            raise ConfigError(f"{name} and {algorithm} both set the form in which delta is sent")
+            raise ConfigError(
+                f"compression: must be None: {algorithm} itself sets the form in which delta is "
+                "sent"
+            )
         delta = update.vectors["delta"]
-        whole = delta + client.state[MEMORY] if MEMORY in client.state else delta.clone()
-        sent, size = self.compress(whole, client)
+        # p = delta + e, send C(p), keep e = p - C(p)
+        corrected = delta + client.state[MEMORY] if MEMORY in client.state else delta.clone()
+        sent, num_bytes = self.compress(corrected, client)
+        other_vectors = len(update.vectors) - 1
         update.vectors["delta"] = sent
-        others = (len(update.vectors) - 1) * self.size * delta.element_size()
-        update.num_bytes = size + others
+        update.num_bytes = num_bytes + other_vectors * self.size * delta.element_size()
         if self.memory:
-            client.state[MEMORY] = whole.sub_(sent)
+            client.state[MEMORY] = corrected.sub_(sent)
 
 
 @COMPRESSIONS.register_module()
@@ -85,11 +94,12 @@ class TopK(Compression):
         self.share = share
 
     def compress(self, vector: Tensor, client: Client) -> tuple[Tensor, int]:
-        count, width = max(1, round(self.share * self.size)), vector.element_size()
-        chosen = vector.abs().topk(count, sorted=False).indices
+        count = max(1, round(self.share * self.size))
+        largest = vector.abs().topk(count, sorted=False).indices
         sent = torch.zeros_like(vector)
-        sent[chosen] = vector[chosen]
-        return sent, min(count * (width + INDEX_BYTES), self.size * width)
+        sent[largest] = vector[largest]
+        value_bytes = vector.element_size()
+        return sent, min(count * (value_bytes + INDEX_BYTES), self.size * value_bytes)
 
 
 @COMPRESSIONS.register_module()
@@ -103,15 +113,15 @@ class Int8(Compression):
     memory = False
 
     def compress(self, vector: Tensor, client: Client) -> tuple[Tensor, int]:
-        counters = client.round, client.exchange, client.index
-        draws = generator_for(self.seed, "compression", *counters)
+        draws = generator_for(self.seed, "compression", client.round, client.exchange, client.index)
         sent = torch.zeros_like(vector)
         for span in self.spans:
-            part = vector[span].to(torch.float64)
-            scale = (part.abs().max() / LEVELS).to(vector.dtype).to(part.dtype)
-            draw = torch.from_numpy(draws.random(len(part))).to(part)
-            levels = (part / scale + draw).floor_().clamp_(-LEVELS, LEVELS)
-            # times 0, what is not finite stays so, and is rejected
+            values = vector[span].to(torch.float64)
+            # the scale is sent in the model's dtype
+            scale = (values.abs().max() / LEVELS).to(vector.dtype).to(torch.float64)
+            uniform = torch.from_numpy(draws.random(len(values))).to(values)
+            levels = (values / scale + uniform).floor_().clamp_(-LEVELS, LEVELS)
+            # a scale that is not finite stays so times 0, and the update is rejected
             sent[span] = torch.where(scale > 0, levels * scale, scale * 0).to(vector.dtype)
         return sent, self.size + len(self.spans) * vector.element_size()
 
@@ -126,7 +136,7 @@ class SignSGD(Compression):
     def compress(self, vector: Tensor, client: Client) -> tuple[Tensor, int]:
         sent = torch.zeros_like(vector)
         for span in self.spans:
-            part = vector[span]
-            scale = part.abs().mean(dtype=torch.float64).to(vector.dtype)
-            sent[span] = torch.where(part < 0, -scale, scale)
-        return sent, -(-self.size // 8) + len(self.spans) * vector.element_size()
+            values = vector[span]
+            scale = values.abs().mean(dtype=torch.float64).to(vector.dtype)
+            sent[span] = torch.where(values < 0, -scale, scale)
+        return sent, math.ceil(self.size / 8) + len(self.spans) * vector.element_size()

@@ -9,7 +9,6 @@ import torch
 import toyquad
 import toyseg
 from algorithm_table import ENTRIES
-from mmengine.config import Config
 from opacus.accountants import RDPAccountant
 from toyquad import local_steps, trace
 
@@ -18,10 +17,10 @@ from fedseg.config.methods import read_method
 from fedseg.core.hook import FederatedHook
 from fedseg.core.seeds import generator_for
 from fedseg.errors import ConfigError
-from fedseg.hooks.privacy import DPFedAvg
 from fedseg.registry import HOOKS
 from fedseg.runner.checkpoint import FederatedCheckpointHook, checkpoint_path
 from fedseg.runner.sampler import PoissonSampler
+from fedseg.updates.privacy import DPFedAvg, is_checkpoint, weights_path
 
 CLIENTS, ROUNDS = "abcd", 6
 POISSON = {"_delete_": True, "type": "PoissonSampler", "clients_per_round": 1.4}
@@ -88,17 +87,14 @@ class SendNorm(FederatedHook):
         ({"client_sampler": {"type": "UniformSampler"}}, "PoissonSampler"),
         ({"train_cfg": {"max_norm_ratio": 10.0}}, "max_norm_ratio"),
         ({"robust": {"type": "CoordinateMedian"}}, "robust"),
-        ({"custom_hooks": [{"type": "KeptMomentum"}]}, "KeptMomentum"),
         ({"custom_hooks": [{"type": "SendNorm"}]}, "norm would be sent without noise"),
         ({"privacy": {"clip": None}}, "clip"),
-        ({"privacy": {"priority": "HIGH"}}, r"privacy\.priority: unknown argument"),  # it is last
+        ({"privacy": {"priority": "HIGH"}}, r"privacy\.priority: unknown argument"),
         ({"privacy": None}, "PoissonSampler has rounds without a client"),
     ],
 )
 def test_what_else_would_tell_of_a_client(tmp_path, more, message):
     options = toyseg.merge(changes(ALL, 3), more)
-    if {"type": "KeptMomentum"} in more.get("custom_hooks", ()):
-        options["optim_wrapper"] = {"optimizer": {"momentum": 0.9}}
     with pytest.raises(ConfigError, match=message):
         toyquad.run(tmp_path, {"type": "FedAvg"}, **options)
 
@@ -118,15 +114,16 @@ def test_epsilon_is_that_of_fedavg_and_fedprox(tmp_path, name):
     runner = toyseg.runner(config)
     runner.build_federation()
     runner.batchnorm.before_train(runner)
+    (privacy,) = runner.trainer.postprocessors
     if name in ("FedAvg", "FedProx"):
-        runner.privacy.before_train(runner)
+        assert list(privacy.refusals(runner)) == []
         checkpoints = next(h for h in runner.hooks if isinstance(h, FederatedCheckpointHook))
         checkpoints.save_best = "seen/accuracy"
-        with pytest.raises(ConfigError, match=r"privacy: default_hooks\.checkpoint\.save_best: "):
-            runner.privacy.before_train(runner)
+        (refusal,) = privacy.refusals(runner)
+        assert refusal.startswith("default_hooks.checkpoint.save_best: ")
         return
     with pytest.raises(ConfigError, match=rf"epsilon is that of FedAvg and FedProx.* {name}:"):
-        runner.privacy.before_train(runner)
+        privacy.check(runner)
 
 
 def test_the_method_refuses_the_same_algorithms():
@@ -158,13 +155,10 @@ def test_weights_of_a_run_are_no_start(tmp_path):
     checkpoint = str(checkpoint_path(tmp_path / "plain" / "run" / "checkpoints", 3))
     with pytest.raises(ConfigError, match="privacy: load_from: what an earlier run revealed"):
         toyquad.run(tmp_path / "a", {"type": "FedAvg"}, load_from=checkpoint, **changes())
-    weights = {"model": {"weights": checkpoint}}
-    told = DPFedAvg()._uncounted_weights(Config(weights))
-    assert [text.partition(":")[0] for text in told] == ["model.weights"]
+    assert is_checkpoint(weights_path(checkpoint))
     state_dict = tmp_path / "public.pth"
     torch.save(toyseg.checkpoint(plain)["state_dict"], state_dict)
-    weights["model"]["weights"] = {"path": str(state_dict)}
-    assert not [*DPFedAvg()._uncounted_weights(Config(weights))]
+    assert not is_checkpoint(weights_path({"path": str(state_dict)}))
 
 
 @pytest.mark.parametrize(("batchnorm", "count"), [(None, 2), ("SiloBN", 2), ("SiloBN", 0.3)])
@@ -186,9 +180,7 @@ def test_batchnorm_statistics(tmp_path, batchnorm, count):
 def test_clipped():
     sampler = PoissonSampler(5)
     sampler.bind([str(n) for n in range(100)], 0)
-    hook = DPFedAvg()
-    hook.count(sampler)
-    assert hook.delta == 100**-1.1
+    assert DPFedAvg().accountant_of(sampler).delta == 100**-1.1
     numbers = [len(sampler.participants(number)) for number in range(1, 2001)]
     assert np.mean(numbers) == pytest.approx(5, abs=0.2)
     assert np.var(numbers) == pytest.approx(4.75, abs=0.5)

@@ -1,6 +1,4 @@
-"""Robust sums and attacks, against NumPy over several rounds with partial participation."""
-
-from types import SimpleNamespace
+"""Robust sums, against NumPy over several rounds with partial participation."""
 
 import forkray
 import numpy as np
@@ -11,13 +9,12 @@ import toyseg
 from toyquad import fixed, local_steps, trace
 
 from fedseg.algorithms import FedAvg
-from fedseg.algorithms.robust import CoordinateMedian, Krum, RobustAggregate, TrimmedMean
 from fedseg.core.aggregate import Aggregate
 from fedseg.core.messages import ClientResult, Payload, Task, Update
 from fedseg.engine import executor
 from fedseg.errors import ConfigError
-from fedseg.hooks.attacks import LabelSwap, SignFlip
 from fedseg.registry import ALGORITHMS
+from fedseg.updates.robust import CoordinateMedian, Krum, RobustAggregate, TrimmedMean
 
 PLAN = ("abcd", "acd", "abcd", "bd")
 
@@ -118,54 +115,6 @@ def test_an_algorithm_of_uniform_means_is_the_same_without_trimming(tmp_path, al
     np.testing.assert_allclose(trace(plain), trace(other), rtol=1e-12)
 
 
-def test_sign_flip(tmp_path):
-    hook = SignFlip(share=0.25, scale=3.0)
-    runner = SimpleNamespace(data=SimpleNamespace(clients=list("abcd")))
-    bad = [c for i, c in enumerate("abcd") if hook.attacks(runner, SimpleNamespace(index=i))]
-    assert len(bad) == 1
-    attack = [{"type": "SignFlip", "share": 0.25, "scale": 3.0}]
-    config = toyquad.run(
-        tmp_path, {"type": "FedAvg"}, client_sampler=fixed(*PLAN), custom_hooks=attack
-    )
-    w = np.array(toyquad.START)
-    for clients, after in zip(PLAN, trace(config)[1:], strict=True):
-        sizes = [toyquad.USERS[k] for k in clients]
-        signs = [-3.0 if k in bad else 1.0 for k in clients]
-        deltas = [s * (w - local_steps(k, w, 5, 0.1)) for k, s in zip(clients, signs, strict=True)]
-        w = w - np.average(deltas, axis=0, weights=sizes)
-        np.testing.assert_allclose(after, w, rtol=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("names", "classes", "swapped"),
-    [
-        (("road", "car", "sidewalk"), None, [2, 1, 0, 255]),
-        (("a", "b", "c"), None, [1, 0, 2, 255]),
-        (("a", "b", "c"), ("c", "b"), [0, 2, 1, 255]),
-    ],
-)
-def test_label_swap(names, classes, swapped):
-    seen = []
-
-    class Model(torch.nn.Module):
-        def forward(self, inputs=None, data_samples=None):
-            seen.append(data_samples)
-
-    hook = LabelSwap(share=1.0, classes=classes)
-    dataset = SimpleNamespace(metainfo={"classes": names})
-    runner = SimpleNamespace(data=SimpleNamespace(clients=["x"], dataset=dataset))
-    client = SimpleNamespace(index=0, model=Model())
-    labels = torch.tensor([0, 1, 2, 255])
-    hook.before_client(runner, client)
-    client.model(data_samples=labels)
-    client.model(data_samples=torch.eye(3))
-    hook.after_client(runner, client, Update({}))
-    client.model(data_samples=labels)
-    assert seen[0].tolist() == swapped
-    assert seen[1].argmax(1).tolist() == swapped[:3]
-    assert seen[2] is labels
-
-
 def robust_sums(rule, sent):
     """The aggregate of what clients sent, each with a payload of its number in 2 x 2 entries."""
     sums = RobustAggregate(rule, {"delta": ("samples", "uniform")})
@@ -257,18 +206,6 @@ def test_statistics_and_counters_are_combined_by_the_rule():
         sums.add(part)
     assert sums.buffers().item() == 5
     assert sums.counters()["bn.num_batches_tracked"].item() == 5
-
-
-def test_sign_flip_reaches_payloads_and_numbers():
-    hook = SignFlip(share=1.0, scale=2.0)
-    runner = SimpleNamespace(data=SimpleNamespace(clients=["a"]))
-    kept = torch.ones(3)
-    payloads = {"counts": torch.ones(2)}
-    update = Update({"delta": kept}, payloads=payloads, numbers={"gap": 0.5})
-    hook.after_client(runner, SimpleNamespace(index=0), update)
-    assert update.vectors["delta"].tolist() == [-2] * 3 and kept.tolist() == [1] * 3
-    assert update.payloads["counts"].tolist() == [-2, -2]
-    assert update.numbers == {"gap": -1.0}
 
 
 @pytest.mark.parametrize(
