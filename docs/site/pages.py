@@ -16,7 +16,7 @@ from pygments.token import Name
 ROOT = Path(__file__).parents[2]
 # What configs and modules of users name; the other packages are internal.
 PUBLIC = ("algorithms", "optim", "core", "datasets", "partition", "models", "evaluation", "hooks")
-PUBLIC += ("data_prep", "inference", "runs")
+PUBLIC += ("updates", "data_prep", "inference", "runs")
 # A cross-reference of Sphinx as Markdown renders it, such as `:class:<code>~a.b.Name</code>`.
 ROLE = re.compile(r":(?:class|func|meth|mod|data|attr):<code>~?([^<&]*)(?:&lt;[^<]*&gt;)?</code>")
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\s*\\[(\[](.*?)\\[)\]]\s*</\1>', re.DOTALL)

@@ -173,12 +173,9 @@ class ClientTrainer:
         return client
 
     def _local_steps(self, client: Client) -> None:
-        preprocessor = type(getattr(self.model, "data_preprocessor", None))
-        # MMEngine's default only moves tensors to the model's device
-        ready = self.data.fits_model and preprocessor in (BaseDataPreprocessor, type(None))
         for batch in self.data.batches(Job(client.round, client.exchange, client.index)):
             self.check()
-            client.batch = self._process(client, batch) if ready else self.prepare(client, batch)
+            client.batch = self.prepare(client, batch)
             self.local_step(client)
             client.step += 1
             if client.step % self.hook_interval == 0:
@@ -187,10 +184,11 @@ class ClientTrainer:
 
     def prepare(self, client: Client, batch: Any) -> Any:
         """A batch of the client's data as the model takes it; an attacker's may be changed."""
-        batch = prepare_batch(self.model, batch, self.flat.w.dtype, training=True)
-        return self._process(client, batch)
-
-    def _process(self, client: Client, batch: Any) -> Any:
+        preprocessor = type(getattr(self.model, "data_preprocessor", None))
+        # MMEngine's default only moves tensors to the model's device
+        ready = self.data.fits_model and preprocessor in (BaseDataPreprocessor, type(None))
+        if not ready:
+            batch = prepare_batch(self.model, batch, self.flat.w.dtype, training=True)
         for postprocessor in self.postprocessors:
             batch = postprocessor.process_batch(client, batch)
         return batch

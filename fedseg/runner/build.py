@@ -77,7 +77,7 @@ from fedseg.registry import (
 )
 from fedseg.runner.checkpoint import load_checkpoint
 from fedseg.runner.config import check_config, complete_config, import_modules, trains_clients
-from fedseg.updates.postprocessor import ORDER, Postprocessor
+from fedseg.updates.postprocessor import Postprocessor
 from fedseg.updates.robust import check_treatable
 
 # schedules that reach their last value one round before their end: without an ``end`` of its own
@@ -86,7 +86,12 @@ ENDING = kinds.ConstantParamScheduler, kinds.LinearParamScheduler, kinds.PolyPar
 # schedules without a last value: how long the run is means nothing to them
 ENDLESS = kinds.ExponentialParamScheduler, kinds.MultiStepParamScheduler, kinds.StepParamScheduler
 
-POSTPROCESSORS = {"attack": ATTACKS, "compression": COMPRESSIONS, "privacy": PRIVACIES}
+# what happens to an update on its way, in the order in which it acts
+POSTPROCESSORS = {
+    "attack": ATTACKS,
+    "compression": COMPRESSIONS,
+    "privacy": PRIVACIES,
+}
 
 
 def build_trainer(config: Config | Mapping[str, Any], run: Any = None) -> ClientTrainer:
@@ -168,8 +173,8 @@ def bind_hooks(hooks: list[Any], flat: FlatModel) -> None:
 def build_postprocessors(cfg: Config) -> list[Postprocessor]:
     """What a config does to updates on their way, in the order in which it acts."""
     return [
-        build(POSTPROCESSORS[key], cfg[key], key, base=Postprocessor)
-        for key in ORDER
+        build(registry, cfg[key], key, base=Postprocessor)
+        for key, registry in POSTPROCESSORS.items()
         if cfg.get(key) is not None
     ]
 

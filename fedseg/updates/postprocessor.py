@@ -10,14 +10,11 @@ from fedseg.core.flat import FlatModel, Slot
 from fedseg.core.messages import Update
 from fedseg.core.server import Server
 
-# keys of a config, in the order in which their postprocessors act
-ORDER = ("attack", "compression", "privacy")
-
 
 class Postprocessor:
     """A step of what happens to an update on its way; this one leaves everything as it is.
 
-    A run has a list of them, in the order of :data:`ORDER`. They act where the clients are trained
+    A run has a list of them: attack, compression, privacy. They act where the clients are trained
     (``process_batch``, ``process_update``) and on the server (``process_sums``).
 
     Attributes:
