@@ -101,7 +101,6 @@ HOOKS = _child(
     {
         "hooks.averaging": "SWA WIMA",
         "hooks.local_state": "LocalState SiloBN FedBN",
-        "hooks.momentum": "KeptMomentum",
         "hooks.progress": "ProgressHook",
         "hooks.trackers": "TrackersHook",
         "runner.checkpoint": "FederatedCheckpointHook",

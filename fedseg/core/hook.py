@@ -70,7 +70,6 @@ class FederatedHook(Hook):
     ``after_val_epoch(metrics)``, ``after_val``, ``after_train``, ``after_run``.
     """
 
-    in_process = False  # whether it must see all clients and the server in one process
     payloads: Sequence[Payload] = ()  # to be added in after_client, and read in after_aggregate
 
     def bind(self, flat: FlatModel) -> None:

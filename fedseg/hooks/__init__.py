@@ -3,6 +3,5 @@
 from fedseg.core.hook import FederatedHook
 from fedseg.hooks.averaging import SWA, WIMA, ModelAverage
 from fedseg.hooks.local_state import FedBN, LocalState, SiloBN
-from fedseg.hooks.momentum import KeptMomentum
 from fedseg.hooks.progress import ProgressHook
 from fedseg.hooks.trackers import TrackersHook

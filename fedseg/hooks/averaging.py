@@ -127,8 +127,8 @@ class SWA(ModelAverage):
 
     The paper's algorithm 1 counts as many models as cycles have passed in the whole run, ``n =
     i/c`` at round i, and not those that were collected: the first one then weighs as much as one of
-    every cycle before, three quarters of the average at the end of a run with ``start=0.75``. That
-    is ``count_all``; the released code counts from 0.
+    every cycle before, three quarters of the average at the end of a run with ``start=0.75``. Here
+    the collected ones are counted, as in the released code.
 
     A start in the last round (the paper's "100 %" of Landmarks) is one round at the lowest rate of
     its cycle, if the cycle divides it, and an average of that one model.
@@ -137,7 +137,6 @@ class SWA(ModelAverage):
         cycle: length c of a cycle, rounds.
         lr2: lowest local learning rate; needed unless ``cycle`` is 1. A parameter group with an
             ``lr_mult`` multiplies it.
-        count_all: count as the paper's algorithm 1 does, see above.
         start, bn, parameters: as in :class:`ModelAverage`.
     """
 
@@ -146,13 +145,13 @@ class SWA(ModelAverage):
         start: Start = 0.75,
         cycle: PositiveInt = 10,
         lr2: NonNegative | None = None,
-        count_all: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(start, **kwargs)
         if lr2 is None and cycle > 1:
             raise ValueError("lr2 is needed with a cycle of more than one round")
-        self.cycle, self.lr2, self.count_all = cycle, lr2, count_all
+        self.cycle = cycle
+        self.lr2 = lr2
         self.count = 0
         self._w: Tensor | None = None
         self._buffers: Tensor | None = None
@@ -184,9 +183,9 @@ class SWA(ModelAverage):
             self._w, self._buffers = (
                 vector.to(dtype, copy=True) for vector in (server.w, server.buffers)
             )
-        count = runner.round // self.cycle if self.count_all else self.count
+        # n collected models: average <- (n average + model) / (n + 1)
         for average, value in ((self._w, server.w), (self._buffers, server.buffers)):
-            average.mul_(count).add_(value).div_(count + 1)
+            average.mul_(self.count).add_(value).div_(self.count + 1)
         self.count += 1
 
     def on_interrupt(self, runner: Run) -> None:

@@ -19,7 +19,6 @@ from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 from fedseg.core.client_data import Job
 from fedseg.core.messages import Message, Outcome, Task
 from fedseg.engine.executor import Executor, InProcessExecutor, block_size
-from fedseg.errors import ConfigError
 from fedseg.evaluation.domains import EvalTask
 from fedseg.files import write_text
 from fedseg.parallel.cluster import connected, import_ray
@@ -71,12 +70,6 @@ class RayExecutor(Executor):
         self._here.bind(run)
         self._run = run
         torch.set_num_threads(self.cpus)  # what is left to this process has the same bits, too
-        for hook in run.hooks:
-            if getattr(hook, "in_process", False):
-                raise ConfigError(
-                    f"executor.type: {type(hook).__name__} passes state from client to client "
-                    f"and needs all of them in one process: remove executor"
-                )
         self._resources(torch.cuda.device_count(), _cores())
         # workers that see it, with this text, read and write states where they are
         self._mark = run.store.folder.absolute() / ".seen", uuid.uuid4().hex

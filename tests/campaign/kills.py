@@ -84,8 +84,6 @@ def draw_runs(seed: int, rounds: int = 4) -> list[Run]:
         changes |= ENTRIES["FlexLoRA" if name == "FedExLoRA" else name].more
         if name == "FedExLoRA":
             changes["averaging"] = None
-        if name == "FedAvg":
-            changes["custom_hooks"] = [{"type": "KeptMomentum"}]
         resident = name in PLAIN and rng.random() < 0.5
         if resident:  # small images on the device, and a loss that keeps the clients' models
             changes["local_loss"] = {"type": "MOON", "mu": 1.0, "tau": 0.5}

@@ -100,7 +100,7 @@ MAKES = {
     "convnext_tiny": {},
     "efficientnet_lite0": {},
 }
-OF_RESNETS = {"fedalign", "stochdepth", "silobn", "fedbn", "released_defects"}
+OF_RESNETS = {"fedalign", "stochdepth", "silobn", "fedbn"}
 ENCODERS = {"tiny_vit", "dinov2_small", "convnext_tiny", "efficientnet_lite0"}
 PRIVATE = {  # algorithms whose epsilon is known
     *("fedavg", "fedavg_uniform", "fedavgm", "fedadam", "fedyogi", "fedadagrad", "fedprox"),

@@ -76,18 +76,6 @@ def test_swa_rates_and_collection(tmp_path):
     assert runner.optim_wrapper.optimizer.param_groups[0]["lr"] == 0.1, "the rate is given back"
 
 
-def test_swa_can_count_the_models_of_the_whole_run(tmp_path):
-    """T = 8, c = 2, from round 4: n = 2, 3, 4 models so far, whatever was collected."""
-    averaging = {"type": "SWA", "start": 4, "cycle": 2, "lr2": 0.01, "count_all": True}
-    _, _, seen = run(tmp_path, averaging)
-    expected = seen.models[3]
-    for round_ in (6, 8):
-        n = round_ // 2
-        expected = (n * expected + seen.models[round_ - 1]) / (n + 1)
-        close(seen.evaluated[round_ - 1], expected)
-    close(seen.evaluated[4], seen.models[3])
-
-
 @pytest.mark.parametrize(
     ("start", "rounds", "first"),
     [

@@ -221,10 +221,6 @@ def test_ditto(tmp_path, lam, rates, local):
         ),
         ({"algorithm": {"type": "MIME"}}, "personal: it keeps .* MIME takes gradients"),
         ({"personal": 3}, "personal: "),
-        (
-            {"algorithm": "FedRep", "custom_hooks": [{"type": "KeptMomentum"}], **MOMENTUM},
-            "KeptMomentum contradicts algorithm.personal_share",
-        ),
     ],
 )
 def test_mistakes(tmp_path, changes, message):

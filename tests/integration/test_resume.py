@@ -403,7 +403,6 @@ TEST_SET = {"seen": {"dataset": {"users": {"u": 5}, "domains": {"u": "nowhere"}}
         (TOP, {"compression": {"share": 0.7}}, "compression.share"),
         ({}, {"val_dataloader": TEST_SET}, "val_dataloader.seen.dataset.*"),
         ({}, {"val_evaluator": {"prefix": "other"}}, "val_evaluator.PixelAccuracy.*"),
-        ({}, {"custom_hooks": [{"type": "KeptMomentum"}]}, "hooks with states of clients"),
     ],
 )
 def test_what_decides_a_runs_figures_stays(tmp_path, before, changes, what):
