@@ -18,7 +18,6 @@ from fedseg.core.flat import FlatModel
 from fedseg.core.forward import forward, total_loss
 from fedseg.curvature.surface import Batch, LossSurface
 from fedseg.errors import ConfigError
-from fedseg.models.losses import PixelLoss
 
 
 class Products:
@@ -90,24 +89,19 @@ def _pull_back(
 
 @contextmanager
 def twice_differentiable(model: nn.Module) -> Iterator[None]:
-    """Compute pixel losses and attention by plain operations: fused ones have one derivative.
+    """Compute attention by plain operations: fused ones have one derivative.
 
     GroupNorm's second derivative wants contiguous images.
     """
-    losses = [module for module in model.modules() if isinstance(module, PixelLoss)]
     norms = [module for module in model.modules() if isinstance(module, nn.GroupNorm)]
     hooks = [n.register_forward_pre_hook(lambda _, x: (x[0].contiguous(),)) for n in norms]
     fast = torch.backends.mha.get_fastpath_enabled()
     try:
         torch.backends.mha.set_fastpath_enabled(False)
-        for loss in losses:
-            loss.forward = loss.differentiable
         with sdpa_kernel(SDPBackend.MATH):
             yield
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)
-        for loss in losses:
-            vars(loss).pop("forward", None)
         for hook in hooks:
             hook.remove()
 

@@ -20,7 +20,6 @@ from fedseg.errors import ConfigError, DataError, UserError
 from fedseg.evaluation.domains import DomainEvaluator, load_model
 from fedseg.files import atomic_writer, write_text
 from fedseg.inference.predictor import RESIZES, Predictor
-from fedseg.models.mmsegmentation import EncoderDecoder
 from fedseg.models.preprocessor import ImagePreprocessor
 from fedseg.registry import DATASETS, MODELS, build
 from fedseg.runner import run_state
@@ -233,6 +232,8 @@ def _write_mmseg(
     predictor: Predictor, weights: Mapping[str, Tensor], mean: Any, std: Any, out: Path
 ) -> Path:
     """``config.py`` and ``checkpoint.pth`` for its ``init_model`` and ``inference_model``."""
+    from mmseg.models.segmentors import EncoderDecoder
+
     model = predictor.runner.model
     network = getattr(model, "network", None)
     config = getattr(model, "network_config", None)

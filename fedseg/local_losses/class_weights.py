@@ -3,7 +3,6 @@
 from typing import Annotated
 
 import torch
-import torch.nn.functional as F
 from annotated_types import Ge
 from torch import Tensor
 
@@ -14,8 +13,8 @@ from fedseg.core.flat import FlatModel
 from fedseg.core.local_loss import LocalLoss
 from fedseg.core.messages import Payload
 from fedseg.core.server import Server
-from fedseg.errors import DataError
 from fedseg.local_losses.requirements import require_segmentor
+from fedseg.models.losses import cross_entropies
 from fedseg.models.segmentor import resize
 from fedseg.names import ERASED
 from fedseg.registry import LOCAL_LOSSES
@@ -57,31 +56,25 @@ class ClassWeights(LocalLoss):
         self.pixels, self.image_pixels = torch.zeros(2, len(pixels), device=pixels.device)
 
     def loss(self, client: Client) -> Tensor:
-        model, labels = client.model, client.batch["data_samples"].long()
-        classes, ignored = len(self.pixels), model.ignore_index
+        model = client.model
+        labels = client.batch["data_samples"].long()
+        classes = len(self.pixels)
         if classes <= ERASED:
-            labels = labels.masked_fill(labels == ERASED, ignored)
-        known = labels != ignored
-        other = known & ((labels < 0) | (labels >= classes))
-        if labels.device.type == "cpu" and other.any():  # elsewhere it would wait for the device
-            raise DataError(
-                f"data_samples: label {labels[other][0]} is neither one of {classes} classes nor "
-                f"the loss's ignore_index {ignored}: correct the data set's labels, "
-                "model.num_classes or model.loss.ignore_index"
-            )
-        index = labels.masked_fill(~known, classes).flatten(1)  # the rest is counted last
+            labels = labels.masked_fill(labels == ERASED, model.ignore_index)
+        loss = torch.zeros((), device=labels.device, dtype=self.weights.dtype)
+        for number, logits in enumerate(model.outputs(client.batch["inputs"])):
+            logits = resize(logits, labels.shape[-2:])
+            weights = self.weights.to(logits.dtype)
+            losses = cross_entropies(logits, labels, model.ignore_index, weights)
+            loss = loss + losses.sum() * (model.aux_weight if number else 1)
+        ignored = labels == model.ignore_index
+        index = labels.masked_fill(ignored, classes).flatten(1)  # ignored pixels are counted last
         counted = index.new_zeros(len(index), classes + 1)
         counted = counted.scatter_add_(1, index, torch.ones_like(index))[:, :-1]  # by image
         self.pixels += counted.sum(0) / UNIT
         self.image_pixels += ((counted > 0) * counted.sum(1, keepdim=True)).sum(0) / UNIT
-        losses = []
-        for number, logits in enumerate(model.outputs(client.batch["inputs"])):
-            logits = resize(logits, labels.shape[-2:])
-            options = {"weight": self.weights.to(logits.dtype), "ignore_index": ignored}
-            loss = F.cross_entropy(logits, labels, **options, reduction="sum")
-            losses.append(loss * (model.aux_weight if number else 1))
         total = counted.sum(0).to(self.weights.dtype) @ self.weights
-        return sum(losses) / total.clamp(min=1e-6)  # it may have no label
+        return loss / total.clamp(min=1e-6)  # it may have no label
 
     def finish(self, client: Client) -> dict[str, Tensor]:
         dtype = client.w.dtype

@@ -6,11 +6,12 @@ import torch
 import torch.nn.functional as F
 from mmcv.cnn import ConvModule
 from mmengine.model import kaiming_init
+from mmseg.models.backbones.bisenetv2 import BGALayer, BiSeNetV2, GELayer
+from mmseg.models.decode_heads.decode_head import BaseDecodeHead
 from pydantic import PositiveInt
 from torch import Tensor, nn
 
 from fedseg.config.schema import Share
-from fedseg.models.mmsegmentation import BaseDecodeHead, BGALayer, BiSeNetV2, GELayer
 from fedseg.models.segmentor import Segmentor
 from fedseg.registry import MODELS
 

@@ -10,13 +10,13 @@ import torch.nn.functional as F
 from mmengine.config import ConfigDict
 from pydantic import PositiveInt
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 from torchvision.models import get_model
 
 from fedseg.config.schema import NonNegative
 from fedseg.errors import ConfigError
 from fedseg.memory import finite
 from fedseg.models.losses import compute_dtype
-from fedseg.models.mmsegmentation import EncoderDecoder
 from fedseg.models.network_options import Windows, check_network, read_windows
 from fedseg.models.weights import InitializedModel
 from fedseg.names import ERASED
@@ -48,6 +48,8 @@ class Segmentor(InitializedModel):
             ``dict(path=..., module=..., ignore=...)``. Nothing is ever downloaded.
         projection: widths of 1x1 convolutions, ReLU in between, that embed the decoder's features
             for local losses which compare pixels; FedSeg's are (128, 256). None: no such layers.
+        recompute_losses: compute each output's loss a second time in the backward pass instead of
+            keeping its logits at the labels' size. Less memory, more time, the same gradients.
 
     Attributes:
         embedding: a module, and 0 or 1: its input or output are the decoder's features.
@@ -65,9 +67,11 @@ class Segmentor(InitializedModel):
         weights: str | dict | None = None,
         init_cfg: dict | None = None,
         projection: Sequence[PositiveInt] | None = None,
+        recompute_losses: bool = False,
     ) -> None:
         super().__init__(data_preprocessor or {"type": "ImagePreprocessor"}, weights, init_cfg)
-        self.network_config, windows = None, Windows()
+        self.network_config = None
+        windows = Windows()
         if isinstance(network, Mapping):
             if "decode_head" in network:
                 check_network(network)
@@ -80,21 +84,20 @@ class Segmentor(InitializedModel):
         self.criterion = build(MODELS, loss, "model.loss", base=nn.Module)
         self.aux_weight = aux_weight
         self.align_corners = align_corners
-        self._heads: list[nn.Module] = []  # of an EncoderDecoder
-        if isinstance(network, EncoderDecoder):
-            auxiliary = _as_list(getattr(network, "auxiliary_head", None))
-            self._heads = [network.decode_head, *auxiliary]
-            for head in self._heads:
-                _check_head(head)
+        self.recompute_losses = recompute_losses
+        self._heads = _heads_of(network)
+        if self._heads:
             network.test_cfg = ConfigDict(asdict(windows))  # which its slide_inference reads
         self.slides = windows.mode == "slide"
         self.embedding, width = _embedding(network)
-        layers: list[nn.Module] = []
-        for out in projection or ():
-            layers += [nn.ReLU(inplace=True)] * bool(layers) + [nn.Conv2d(width, out, 1)]
-            width = out
         # a head: optimizer options by name, such as FedSeg's rate of heads, are for it, too
-        self.projection_head, self.embedding_width = nn.Sequential(*layers), width
+        self.projection_head = nn.Sequential()
+        for out_channels in projection or ():
+            if len(self.projection_head) > 0:
+                self.projection_head.append(nn.ReLU(inplace=True))
+            self.projection_head.append(nn.Conv2d(width, out_channels, 1))
+            width = out_channels
+        self.embedding_width = width
 
     @property
     def projection(self) -> nn.Module:
@@ -167,14 +170,21 @@ class Segmentor(InitializedModel):
         if not options and outputs[0].shape[1] <= ERASED:
             labels = labels.masked_fill(labels == ERASED, self.ignore_index)
         for index, logits in enumerate(outputs):
-            if not getattr(self.criterion, "resizes", False):
-                logits = resize(logits, labels.shape[-2:])
-            loss = self.criterion(logits, labels, **options)
-            if index:
-                losses[f"loss_aux{index}"] = loss * self.aux_weight
+            if self.recompute_losses and torch.is_grad_enabled():
+                loss = checkpoint(self._loss, logits, labels, use_reentrant=False, **options)
             else:
+                loss = self._loss(logits, labels, **options)
+            if index == 0:
                 losses["loss_main"] = loss
+            else:
+                losses[f"loss_aux{index}"] = loss * self.aux_weight
         return losses
+
+    def _loss(self, logits: Tensor, labels: Tensor, **options: Any) -> Tensor:
+        """The loss of one output."""
+        if not getattr(self.criterion, "resizes", False):
+            logits = resize(logits, labels.shape[-2:])
+        return self.criterion(logits, labels, **options)
 
 
 def resize(logits: Tensor, size: torch.Size, align_corners: bool = False) -> Tensor:
@@ -198,33 +208,57 @@ def class_map(logits: Tensor, size: torch.Size, align_corners: bool = False) -> 
 
 
 def _with_num_classes(network: Mapping, num_classes: int | None) -> dict:
+    """A copy of a network's config with the number of classes in it, or in each of its heads."""
     network = deepcopy(dict(network))
     if num_classes is None:
         return network
     if "decode_head" not in network:
-        return network | {"num_classes": num_classes}
+        network["num_classes"] = num_classes
+        return network
     for head in [network["decode_head"], *_as_list(network.get("auxiliary_head"))]:
         head["num_classes"] = num_classes
     return network
 
 
 def _as_list(value: Any) -> list:
+    """The auxiliary heads of an EncoderDecoder, or their configs: none, one, or several."""
     if value is None:
         return []
-    return list(value) if isinstance(value, (list, tuple, nn.ModuleList)) else [value]
+    if isinstance(value, list | tuple | nn.ModuleList):
+        return list(value)
+    return [value]
+
+
+def _heads_of(network: nn.Module) -> list[nn.Module]:
+    """The decode head and the auxiliary heads of an EncoderDecoder; none of any other network."""
+    from mmseg.models.segmentors import EncoderDecoder  # its import takes a second
+
+    if not isinstance(network, EncoderDecoder):
+        return []
+    heads = [network.decode_head, *_as_list(getattr(network, "auxiliary_head", None))]
+    for head in heads:
+        _check_head(head)
+    return heads
 
 
 def _embedding(network: nn.Module) -> tuple[tuple[nn.Module, int], int]:
-    """The decoder's features: what comes out of BiSeNetV2's aggregation, or into the last layer."""
+    """Where a network's decoder has its features, see ``Segmentor.embedding``, and their channels.
+
+    They come out of BiSeNetV2's aggregation; in any other network they go into the last layer.
+    """
     head = getattr(network, "decode_head", None)
     if hasattr(getattr(network, "backbone", None), "bga"):
         return (network.backbone.bga, 1), head.in_channels
-    layers = [m for n, m in network.named_modules() if isinstance(m, nn.Conv2d) and "aux" not in n]
-    last = getattr(head, "conv_seg", layers[-1] if layers else network)
+    last = network
+    for name, module in network.named_modules():
+        if isinstance(module, nn.Conv2d) and "aux" not in name:
+            last = module
+    last = getattr(head, "conv_seg", last)
     return (last, 0), getattr(last, "in_channels", 0)
 
 
 def _check_head(head: nn.Module) -> None:
+    """Raise ConfigError for a head that gives no logits of its own classes at its own size."""
     name = type(head).__name__
     if isinstance(head, nn.ModuleList):
         raise ConfigError(
@@ -241,11 +275,12 @@ def _check_head(head: nn.Module) -> None:
 
 
 def _outputs_of(output: Tensor | Sequence[Tensor] | Mapping[str, Tensor]) -> list[Tensor]:
+    """The outputs of a network that is no EncoderDecoder, the main one first."""
     if isinstance(output, Tensor):
         return [output]
     if isinstance(output, Mapping):
-        main = output["out"]
-        return [main, *(value for key, value in output.items() if key != "out")]
+        auxiliary = [logits for name, logits in output.items() if name != "out"]
+        return [output["out"], *auxiliary]
     return list(output)
 
 

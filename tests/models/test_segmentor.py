@@ -103,6 +103,32 @@ def test_bisenetv2_losses_equal_a_computation_with_its_heads(name):
         torch.testing.assert_close(value, weight * by_hand, rtol=1e-10, atol=0)
 
 
+def test_losses_computed_twice_have_the_same_gradients(monkeypatch):
+    model = build("mmseg_heads").train()
+    batch = model.data_preprocessor(raw_batch())
+    calls = []
+    reduce = model.criterion.reduce
+    monkeypatch.setattr(
+        model.criterion, "reduce", lambda *args: calls.append(1) or reduce(*args), raising=True
+    )
+
+    def losses_and_gradients():
+        calls.clear()
+        torch.manual_seed(1)  # dropout
+        model.zero_grad()
+        losses = model(**batch, mode="loss")
+        sum(losses.values()).backward()
+        return losses, [parameter.grad for parameter in model.parameters()], len(calls)
+
+    losses, gradients, count = losses_and_gradients()
+    model.recompute_losses = True
+    again, same_gradients, twice = losses_and_gradients()
+    assert (count, twice) == (5, 10)
+    assert losses.keys() == again.keys()
+    assert all(torch.equal(losses[name], again[name]) for name in losses)
+    assert all(map(torch.equal, gradients, same_gradients))
+
+
 def test_bisenetv2_with_heads_of_mmsegmentation_has_62_batchnorm_layers():
     """53 in the backbone, one in the main head, two in each auxiliary head."""
     names = list(batchnorm_layers(build("mmseg_heads")))
