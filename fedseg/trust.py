@@ -28,6 +28,8 @@ Trust = Sequence[str | Path] | str | Path
 OWN_PARTS = "own_parts.json"  # of a run: module of its own -> file or folder to trust
 MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")  # a module's name
 INSTALLED = ("site-packages", "dist-packages")
+STANDARD_LIBRARY = os.path.join(sysconfig.get_path("stdlib"), "")
+SUITE = os.path.join(os.path.dirname(__file__), "")
 MMSEG = "mmseg.models"  # registers the networks of MMSegmentation
 # those of them that need no trust: the suite's methods use them
 LIBRARIES = (
@@ -193,9 +195,9 @@ def _modules_in(folder: Path) -> list[str]:
 
 def _is_installed(file: str) -> bool:
     """True for a file of Python, of this suite, or of an installed package."""
-    path = Path(file)
-    roots = (sysconfig.get_path("stdlib"), Path(__file__).parent)
-    return bool({*path.parts} & {*INSTALLED}) or any(map(path.is_relative_to, roots))
+    if any(f"{os.sep}{name}{os.sep}" in file for name in INSTALLED):
+        return True
+    return file.startswith((STANDARD_LIBRARY, SUITE))
 
 
 # ---------------------------------------------------------------- what a run notes, and its advice
