@@ -15,7 +15,7 @@ STAMP := $(VENV)/installed
 TEST_STAMP := $(VENV)/test_installed
 
 .PHONY: help demo demo-cifar leaderboard test campaign lint format docs docs-tools new-user \
-  pictures install clean
+  figures pictures install clean
 
 help:
 	@echo "make demo         segmentation: train and evaluate on synthetic street scenes"
@@ -24,6 +24,7 @@ help:
 	@echo "make test         lint, formatting and tests"
 	@echo "make new-user     what the README and the pages say, in an empty environment"
 	@echo "make campaign     1,750 damaged inputs and 56 killed runs; SEED=... for given ones"
+	@echo "make figures      train the demos and compare with the documented figures"
 	@echo "make lint         lint and formatting only"
 	@echo "make format       format the sources"
 	@echo "make docs         build the documentation as a site in build/docs"
@@ -75,6 +76,10 @@ $(VENV)/docs_installed: $(STAMP)
 # What the README and the pages say, from the wheel, in an environment that has nothing but it.
 new-user: $(TEST_STAMP)
 	$(BIN)/python -m pytest tests/journeys --new-user
+
+# The demos' figures in docs/results.md, trained again.
+figures: $(TEST_STAMP)
+	$(BIN)/python -m pytest -m figures tests/integration/test_demo_figures.py
 
 install: $(STAMP)
 

@@ -1,4 +1,7 @@
-"""The figures that docs/results.md gives for the demos are what a seed of them gives."""
+"""The figures that docs/results.md gives for the demos are what a seed of them gives.
+
+``make figures`` trains the demos for it, which takes some five minutes of a core.
+"""
 
 import os
 import re
@@ -11,6 +14,8 @@ import pytest
 from fedseg.commands.demo import STREETS
 from fedseg.data_prep.segmentation import prepare_demo_streets
 from fedseg.runs.schema import FILE_NAME, Results, read_results
+
+pytestmark = pytest.mark.figures
 
 PAGE = (Path(__file__).parents[2] / "docs" / "results.md").read_text(encoding="utf-8")
 DEMOS = PAGE[

@@ -15,7 +15,6 @@ import torch
 import toyseg
 
 from fedseg.errors import Interrupted
-from tests.campaign.workers import SILO, render, streets
 
 pytest.importorskip("ray")
 
@@ -165,25 +164,3 @@ def test_a_signal_while_ray_starts(tmp_path):
     _, err = process.communicate(timeout=DEADLINE)
     assert process.returncode == Interrupted.exit_code and "Traceback" not in err
     assert ray_processes.left_behind(started, DEADLINE) == []
-
-
-def test_rendered_streets_with_parts_of_each_client_s_own(tmp_path):
-    """SiloBN, a personal head, FedASAM and SWA: killed with two workers and resumed with two."""
-    render(tmp_path, (116, 64), 2)
-    changes = {"personal": "@head", "averaging": {"start": 2, "cycle": 1}}
-    changes |= {"train_cfg": {"max_rounds": 4}, "client_sampler": {"clients_per_round": 2}}
-    changes |= dict.fromkeys(("val_dataloader", "val_evaluator", "test_dataloader"))
-    config = streets(tmp_path, SILO, changes)
-    whole, cut = ({**config, "work_dir": str(tmp_path / name / "run")} for name in ("a", "b"))
-    toyseg.train(whole)
-    states = toyseg.client_states(whole)["clients"].values()
-    assert all({"bn.buffers", "bn.affine"} <= state.keys() for state in states)
-    path = toyseg.write_config(tmp_path / "b" / "toy.py", cut)
-    process, started = run_until(path, cut, 2, "--workers", "2")
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    assert ray_processes.left_behind(started, DEADLINE) == []
-    assert 2 <= len(toyseg.history(cut)) < 4
-    process = toyseg.start_cli(path, "--workers", "2", "--resume")
-    assert process.wait() == 0, process.communicate()
-    assert toyseg.run_differences(whole, cut) == []
