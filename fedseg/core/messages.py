@@ -86,7 +86,7 @@ class Message:
         numbers: by name, one for each client, in partition order; a client receives its own.
         known: the participants have ``w`` from an earlier exchange of the round; it is not sent
             again.
-        longest: largest allowed norms of what is sent back, by name; ``""``: of other vectors.
+        norm_limits: largest allowed norms of what is sent back, by name; ``""``: of other vectors.
     """
 
     w: Tensor
@@ -94,7 +94,7 @@ class Message:
     counters: Mapping[str, Tensor] = field(default_factory=dict)
     extras: Mapping[str, Tensor] = field(default_factory=dict)
     known: bool = False
-    longest: Mapping[str, float] = field(default_factory=dict)
+    norm_limits: Mapping[str, float] = field(default_factory=dict)
     payloads: Mapping[str, Tensor] = field(default_factory=dict)
     numbers: Mapping[str, Sequence[float]] = field(default_factory=dict)
 

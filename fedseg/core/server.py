@@ -25,7 +25,7 @@ class Server:
         state: the algorithm's and the server optimizer's vectors, float64.
         scratch: vectors that live within a round (between exchanges) and are never saved.
         norms: medians of what the last round's clients sent, by name.
-        longest: largest allowed norms, see :class:`Message`.
+        norm_limits: largest allowed norms, see :class:`Message`.
         round, exchange: where the run is (rounds from 1, exchanges from 0).
     """
 
@@ -41,7 +41,7 @@ class Server:
         }
         self.scratch: dict[str, Tensor] = {}
         self.norms: dict[str, float] = {}
-        self.longest: Mapping[str, float] = {}
+        self.norm_limits: Mapping[str, float] = {}
         self._broadcast: list[str] = []
         self._local_buffers: Tensor | None = None
         self._local_counters: frozenset[str] = frozenset()
@@ -87,7 +87,7 @@ class Server:
             counters=self.counters,
             extras={name: tensor.to(w.dtype) for name, tensor in extras.items()},
             known=known,
-            longest=self.longest,
+            norm_limits=self.norm_limits,
             payloads={name: self.state[name].to(w.dtype) for name in self._broadcast},
             numbers=numbers or {},
         )

@@ -8,7 +8,7 @@ from typing import Any
 from fedseg.core.client_data import Job
 from fedseg.core.messages import ClientResult, Message, Outcome, Task
 from fedseg.engine.trainer import ClientTrainer
-from fedseg.engine.updates import check_contract, find_fault
+from fedseg.engine.validation import check_contract, find_fault
 from fedseg.registry import EXECUTORS
 
 MAX_BLOCKS = 128

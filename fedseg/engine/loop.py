@@ -19,7 +19,7 @@ from fedseg.core.client_data import JobStream
 from fedseg.core.hook import Run
 from fedseg.core.messages import Message, Outcome, Task
 from fedseg.core.vectors import finite_norm
-from fedseg.engine.updates import longest_norms
+from fedseg.engine.validation import norm_limits
 from fedseg.errors import ConfigError, Interrupted, LoadingError, TrainingError, WorkersLost
 from fedseg.registry import LOOPS
 
@@ -33,10 +33,17 @@ class RoundRecord:
     """
 
     def __init__(self, round_: int, lr: float) -> None:
-        self.seconds = dict.fromkeys(("train", "aggregate", "evaluate", "data_wait"), 0.0)
+        self.seconds = {"train": 0.0, "aggregate": 0.0, "evaluate": 0.0, "data_wait": 0.0}
         self.norms: defaultdict[str, list[float]] = defaultdict(list)
-        self.line: dict[str, Any] = {"round": round_, "participants": [], "lr": lr, "loss": None}
-        self.line |= {"rejected": [], "bytes_down": 0, "bytes_up": 0}
+        self.line: dict[str, Any] = {
+            "round": round_,
+            "participants": [],
+            "lr": lr,
+            "loss": None,
+            "rejected": [],
+            "bytes_down": 0,
+            "bytes_up": 0,
+        }
 
     @contextmanager
     def timed(self, phase: str) -> Iterator[None]:
@@ -94,13 +101,14 @@ class FederatedTrainLoop(BaseLoop):
         self.max_rounds = max_rounds
         self.max_norm_ratio = math.inf if max_norm_ratio is None else max_norm_ratio
         self.val_interval = val_interval
-        self.val_last_rounds, self.val_last_interval = val_last_rounds, val_last_interval
+        self.val_last_rounds = val_last_rounds
+        self.val_last_interval = val_last_interval
         self.val_initial = val_initial
-        self._windows = [round(share * max_rounds) for share in (*val_shares, 1)]  # ends
+        self._window_ends = [round(share * max_rounds) for share in (*val_shares, 1)]
         self.round = 0
         self.pending: dict[str, Any] | None = None
-        self._rates: Sequence[float] = [math.inf]  # of the round before
-        self._length: float | None = None  # of the model after it, in this process
+        self._previous_rates: Sequence[float] = [math.inf]  # of the round before
+        self._previous_norm: float | None = None  # of the model after it, in this process
 
     # MMEngine reads these where it speaks of epochs and iterations: both are rounds here
     max_epochs = max_iters = property(lambda self: self.max_rounds)
@@ -116,20 +124,25 @@ class FederatedTrainLoop(BaseLoop):
         """True if a round ends with an evaluation."""
         if round_ == self.max_rounds or round_ % self.val_interval == 0:
             return True
-        in_window = any(0 <= end - round_ < self.val_last_rounds for end in self._windows)
+        in_window = any(0 <= end - round_ < self.val_last_rounds for end in self._window_ends)
         return in_window and round_ % self.val_last_interval == 0
 
     def run(self) -> None:
         """Train to ``max_rounds``; an interruption first saves the finished rounds."""
-        run, first = self.runner, self.round + 1
+        run = self.runner
         try:
             run.call_hook("before_train")
             for postprocessor in run.trainer.postprocessors:
                 postprocessor.check(run)
             if self.pending is not None:
                 self._finish_round(self.pending)
-            participants, exchanges = run.client_sampler.participants, run.algorithm.exchanges
-            run.executor.start(JobStream(participants, first, self.max_rounds, exchanges))
+            jobs = JobStream(
+                participants=run.client_sampler.participants,
+                first=self.round + 1,
+                last=self.max_rounds,
+                exchanges=run.algorithm.exchanges,
+            )
+            run.executor.start(jobs)
             while self.round < self.max_rounds:
                 self._run_round(self.round + 1)
         except (Interrupted, LoadingError, WorkersLost):
@@ -143,7 +156,9 @@ class FederatedTrainLoop(BaseLoop):
         run.call_hook("after_train")
 
     def _run_round(self, number: int) -> None:
-        run, server, algorithm = self.runner, self.runner.server, self.runner.algorithm
+        run = self.runner
+        server = run.server
+        algorithm = run.algorithm
         initial = None
         if number == 1 and self.val_initial and run.val_loop is not None:
             initial = run.val_loop.run()
@@ -184,17 +199,17 @@ class FederatedTrainLoop(BaseLoop):
         run = self.runner
         run.round = run.server.round = number
         run.server.scratch.clear()
-        self.norm_w = max(1.0, finite_norm(run.server.w) or 0.0)
-        run.server.longest = longest_norms(run.server.norms, self.norm_w, self.max_norm_ratio)
+        self._norm_w = max(1.0, finite_norm(run.server.w) or 0.0)
+        run.server.norm_limits = norm_limits(run.server.norms, self._norm_w, self.max_norm_ratio)
         run.optim_wrapper.start_round(number)
         run.call_hook("before_train_epoch")
         run.call_hook("before_round")
-        before = max(1.0, self._length or self.norm_w)
-        self._check_model(before, "before it is sent. Look for a hook that changes it")
+        previous_norm = max(1.0, self._previous_norm or self._norm_w)
+        self._check_model(previous_norm, "before it is sent. Look for a hook that changes it")
         rates = [group["lr"] for group in run.optim_wrapper.optimizer.param_groups]
-        if not any(rates) and any(self._rates):
+        if not any(rates) and any(self._previous_rates):
             run.logger.warning(f"from round {number} on the learning rate is 0 (param_scheduler)")
-        self._rates = rates
+        self._previous_rates = rates
         record = RoundRecord(number, rates[0])
         record.seconds["data_wait"] -= run.data.seconds_waiting
         return record
@@ -254,7 +269,8 @@ class FederatedTrainLoop(BaseLoop):
             run.store.stage(task.name, outcome.state)
 
     def _step(self, sums: Aggregate, record: RoundRecord) -> None:
-        run, server = self.runner, self.runner.server
+        run = self.runner
+        server = run.server
         with record.timed("aggregate"):
             run.call_hook("after_aggregate", sums=sums)
             for postprocessor in run.trainer.postprocessors:
@@ -265,40 +281,53 @@ class FederatedTrainLoop(BaseLoop):
             run.trainer.local_loss.step(server, sums)
             server.take_buffers(sums)
             record.line["norm_delta"] = float(sums.mean("delta").norm())
-        why = f"after the server step of {type(run.algorithm).__name__}. Lower the learning rates "
-        self._length = self._check_model(self.norm_w, f"{why}or set optim_wrapper.clip_grad")
-        record.line["norm_w"] = self._length
+        norm = self._check_model(
+            self._norm_w,
+            f"after the server step of {type(run.algorithm).__name__}. Lower the learning rates or "
+            "set optim_wrapper.clip_grad",
+        )
+        self._previous_norm = record.line["norm_w"] = norm
         for name, value in run.algorithm.metrics(server).items():
             record.line.setdefault(name, value)  # the round's own metrics keep their names
         for postprocessor in run.trainer.postprocessors:
             record.line |= postprocessor.metrics(run.round)
 
-    def _check_model(self, before: float, why: str) -> float:
-        """The norm of the global model; TrainingError if no round leads there from ``before``."""
-        server, flat = self.runner.server, self.runner.flat
+    def _check_model(self, previous_norm: float, when: str) -> float:
+        """Return the norm of the global model, after a check that a round can lead to it.
+
+        Args:
+            previous_norm: of the model before. when: for the message, with what to do.
+
+        Raises:
+            TrainingError: it is not finite, or ``max_norm_ratio`` times longer than before.
+        """
+        server = self.runner.server
+        flat = self.runner.flat
         if getattr(server.w, "dtype", None) != flat.w.dtype or server.w.shape != flat.w.shape:
             raise ConfigError(f"server.w: must be {flat.w.dtype} {[*flat.w.shape]}: use copy_(...)")
         server.w.index_fill_(0, flat.gaps, 0)
-        dtype = torch.float64
-        length = float(torch.linalg.vector_norm(server.w, dtype=dtype))
-        finite = math.isfinite(length) and finite_norm(server.buffers) is not None
-        if not finite or length > self.max_norm_ratio * before:
-            grown = f"goes from norm {before:.3g} to {length:.3g}" if finite else "is not finite"
-            raise TrainingError(f"round {self.runner.round}: the global model {grown} {why}")
-        return length
+        norm = float(torch.linalg.vector_norm(server.w, dtype=torch.float64))
+        model = f"round {self.runner.round}: the global model"
+        if not math.isfinite(norm) or finite_norm(server.buffers) is None:
+            raise TrainingError(f"{model} is not finite {when}")
+        if norm > self.max_norm_ratio * previous_norm:
+            raise TrainingError(f"{model} goes from norm {previous_norm:.3g} to {norm:.3g} {when}")
+        return norm
 
     def _commit(self, record: RoundRecord) -> None:
         run = self.runner
         run.store.commit(run.round)
-        run.server.norms = {n: statistics.median(norms) for n, norms in record.norms.items()}
+        run.server.norms = {name: statistics.median(norms) for name, norms in record.norms.items()}
         self.round = run.round
         record.seconds["data_wait"] += run.data.seconds_waiting
-        self.pending = line = record.close()
-        before = {"metrics": None, "initial_metrics": None, **line}
+        line = record.close()
+        self.pending = line
+        taken = {"metrics": None, "initial_metrics": None, **line}
         try:
             run.call_hook("after_round", record=line)
-            if changed := [name for name in before if line.get(name) is not before[name]]:
-                raise ConfigError(f"a hook changes {changed[0]!r} of the record: take another name")
+            for name, value in taken.items():
+                if line.get(name) is not value:
+                    raise ConfigError(f"a hook changes {name!r} of the record: take another name")
         finally:  # a stop in there keeps the round, and the next one has its rate
             for scheduler in run.param_schedulers:
                 scheduler.step()

@@ -7,7 +7,9 @@ Averaging Improves Generalization in Heterogeneous Federated Learning", ICCV Wor
 equation 4.
 """
 
+import math
 import re
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import torch
@@ -17,8 +19,9 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from fedseg.config.schema import NonNegative, Pattern
-from fedseg.core.flat import FlatModel
+from fedseg.core.flat import FlatModel, Slot
 from fedseg.core.hook import FederatedHook, Run
+from fedseg.core.messages import num_bytes
 from fedseg.errors import ConfigError
 from fedseg.registry import HOOKS
 from fedseg.units import ceil_share
@@ -56,16 +59,23 @@ class ModelAverage(FederatedHook):
         """Called once, with the model's vectors."""
         if self.parameters is None:
             return
-        if not any(re.match(self.parameters, s.name) for s in flat.slots):
-            names = ", ".join(sorted({s.name.partition(".")[0] for s in flat.slots}))
+        if not any(re.match(self.parameters, slot.name) for slot in flat.slots):
+            modules = {slot.name.partition(".")[0] for slot in flat.slots}
             raise ConfigError(
                 f"averaging.parameters: {self.parameters!r} matches no parameter; their names "
-                f"begin with: {names}"
+                f"begin with: {', '.join(sorted(modules))}"
             )
-        self._masks = tuple(torch.zeros_like(v, dtype=torch.bool) for v in (flat.w, flat.buffers))
-        for mask, slots in zip(self._masks, (flat.slots, flat.buffer_slots), strict=True):
-            for slot in slots:
-                mask[slot.span] = re.match(self.parameters, slot.name) is not None
+        self._masks = (
+            self._mask(flat.w, flat.slots),
+            self._mask(flat.buffers, flat.buffer_slots),
+        )
+
+    def _mask(self, vector: Tensor, slots: Sequence[Slot]) -> Tensor:
+        """True where a tensor is averaged, bool like ``vector``."""
+        mask = torch.zeros_like(vector, dtype=torch.bool)
+        for slot in slots:
+            mask[slot.span] = re.match(self.parameters, slot.name) is not None
+        return mask
 
     def first_round(self, max_rounds: int) -> int:
         """The first round of the average, in a run of so many rounds."""
@@ -104,7 +114,7 @@ class ModelAverage(FederatedHook):
         if averages is None:
             return None
         server = runner.server
-        w, buffers = (a.to(server.w.dtype) for a in averages)
+        w, buffers = (average.to(server.w.dtype) for average in averages)
         if self._masks is not None:
             w = torch.where(self._masks[0], w, server.w)
             buffers = torch.where(self._masks[1], buffers, server.buffers)
@@ -157,17 +167,18 @@ class SWA(ModelAverage):
         self._buffers: Tensor | None = None
 
     def first_model(self, start_round: int) -> int:
-        return -(-max(start_round, 1) // self.cycle) * self.cycle
+        return math.ceil(max(start_round, 1) / self.cycle) * self.cycle
 
     def local_lrs(self, optimizer: Optimizer, round_: int, max_rounds: int) -> list[float]:
-        lrs = super().local_lrs(optimizer, round_, max_rounds)
         if round_ < self.first_round(max_rounds) or self.cycle == 1:
-            return lrs
+            return super().local_lrs(optimizer, round_, max_rounds)
         t = ((round_ - 1) % self.cycle + 1) / self.cycle
         base = optimizer.defaults.get("lr")
-        starts = [group.get("initial_lr", group["lr"]) for group in optimizer.param_groups]
-        lowest = [self.lr2 * (start / base if base else 1) for start in starts]
-        return [(1 - t) * lr + t * low for lr, low in zip(lrs, lowest, strict=True)]
+        rates = []
+        for group in optimizer.param_groups:
+            lr_mult = group.get("initial_lr", group["lr"]) / base if base else 1
+            rates.append((1 - t) * group["lr"] + t * (self.lr2 * lr_mult))
+        return rates
 
     def before_round(self, runner: Run) -> None:
         local = runner.optim_wrapper
@@ -179,13 +190,11 @@ class SWA(ModelAverage):
             return
         server = runner.server
         if self._w is None:
-            dtype = torch.float64
-            self._w, self._buffers = (
-                vector.to(dtype, copy=True) for vector in (server.w, server.buffers)
-            )
+            self._w = server.w.to(torch.float64, copy=True)
+            self._buffers = server.buffers.to(torch.float64, copy=True)
         # n collected models: average <- (n average + model) / (n + 1)
-        for average, value in ((self._w, server.w), (self._buffers, server.buffers)):
-            average.mul_(self.count).add_(value).div_(self.count + 1)
+        self._w.mul_(self.count).add_(server.w).div_(self.count + 1)
+        self._buffers.mul_(self.count).add_(server.buffers).div_(self.count + 1)
         self.count += 1
 
     def on_interrupt(self, runner: Run) -> None:
@@ -198,10 +207,12 @@ class SWA(ModelAverage):
         return {"count": self.count, "w": self._w, "buffers": self._buffers}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        vectors = state["w"], state["buffers"]
-        if any((vector is not None) != (state["count"] > 0) for vector in vectors):
+        begun = state["count"] > 0
+        if (state["w"] is not None) != begun or (state["buffers"] is not None) != begun:
             raise ValueError("SWA: count, w and buffers are not those of one average")
-        self.count, (self._w, self._buffers) = state["count"], vectors
+        self.count = state["count"]
+        self._w = state["w"]
+        self._buffers = state["buffers"]
 
 
 @HOOKS.register_module()
@@ -234,13 +245,12 @@ class WIMA(ModelAverage):
 
     def register_stores(self, runner: Run) -> None:
         server = runner.server
-        size = sum(v.numel() * v.element_size() for v in (server.w, server.buffers)) * self.window
-        keep = "memory" if size <= self.memory_limit else "disk"
+        model_bytes = num_bytes([server.w, server.buffers])
+        keep = "memory" if self.window * model_bytes <= self.memory_limit else "disk"
         self.store = runner.open_store("wima", keep)
-        dtype = torch.float64
         self._sums = {
-            "w": torch.zeros_like(server.w, dtype=dtype),
-            "buffers": torch.zeros_like(server.buffers, dtype=dtype),
+            "w": torch.zeros_like(server.w, dtype=torch.float64),
+            "buffers": torch.zeros_like(server.buffers, dtype=torch.float64),
         }
 
     def after_round(self, runner: Run, record: dict[str, Any]) -> None:

@@ -9,12 +9,12 @@ from torch import Tensor
 
 from fedseg.core.aggregate import weightings
 from fedseg.core.algorithm import Algorithm
-from fedseg.core.messages import ClientResult, Message, Payload
+from fedseg.core.messages import ClientResult, Message, Payload, Update
 from fedseg.core.vectors import finite_norm
 from fedseg.errors import ConfigError
 
 
-def longest_norms(medians: Mapping[str, float], model: float, ratio: float) -> dict[str, float]:
+def norm_limits(medians: Mapping[str, float], model: float, ratio: float) -> dict[str, float]:
     """Largest allowed norms of what clients send, by name; ``""``: vectors without a median.
 
     ``ratio`` times the median of the round before, but at least the model's norm. In the first
@@ -23,14 +23,16 @@ def longest_norms(medians: Mapping[str, float], model: float, ratio: float) -> d
     clients nor who trains them matters.
 
     Args:
-        medians: by name.
+        medians: of the norms of the round before, by name.
         model: norm of the global model, at least 1.
-        ratio: inf: any norm that is finite.
+        ratio: ``train_cfg.max_norm_ratio``; inf: any norm that is finite.
     """
     if math.isinf(ratio):
         return {}
-    known = {name: max(ratio * median, model) for name, median in medians.items()}
-    return {"": ratio**2 * model, "delta": ratio * model, **known}
+    limits = {"": ratio**2 * model, "delta": ratio * model}
+    for name, median in medians.items():
+        limits[name] = max(ratio * median, model)
+    return limits
 
 
 def check_contract(
@@ -47,37 +49,13 @@ def check_contract(
     Raises:
         ConfigError: the update is not what was declared.
     """
-    kind, update = type(algorithm).__name__, result.update
     train = algorithm.exchanges[result.task.exchange].train
-    if train and "delta" not in update.vectors:
-        raise ConfigError(f"{kind}.finish: the update has no 'delta', which follows local steps")
-    for name, vector in update.vectors.items():
-        if name == "buffers":
-            raise ConfigError(f"{kind}.finish: 'buffers' is the name of BatchNorm's statistics")
-        if name not in algorithm.sums:
-            raise ConfigError(
-                f"{kind}.sums: lacks {name!r}, which finish() sends: say how it is summed, "
-                f"'samples' or 'uniform'"
-            )
-        _check_tensor(f"{kind}.finish: {name!r}", vector, message.w.shape, message.w)
-        for weighting in weightings(algorithm.sums, name):
-            if weighting not in ("samples", "uniform", *update.weights):
-                raise ConfigError(
-                    f"{kind}.finish: Update.weights lacks {weighting!r}, by which {kind}.sums "
-                    f"weighs {name!r}"
-                )
-    for name, payload in update.payloads.items():
-        if name in update.vectors:
-            raise ConfigError(f"{kind}.finish: {name!r} is the name of a vector and of a payload")
-        if name not in payloads:
-            known = ", ".join(payloads) or "none"
-            raise ConfigError(f"{name!r} is not a declared payload; declared: {known}")
-        shape = message.w.shape if payloads[name].shape is None else payloads[name].shape
-        _check_tensor(f"payload {name!r}", payload, shape, message.w)
-    for name, number in update.numbers.items():
+    _check_vectors(result.update, message, algorithm, train)
+    _check_payloads(result.update, message, algorithm, payloads)
+    for name, number in result.update.numbers.items():
         if not isinstance(number, Real):
             raise ConfigError(
-                f"{kind}.finish: number {name!r} must be a plain number, not "
+                f"{type(algorithm).__name__}.finish: number {name!r} must be a plain number, not "
                 f"{type(number).__name__}: use .item()"
             )
     for name, tensor in result.state.items():
@@ -87,7 +65,47 @@ def check_contract(
             )
 
 
+def _check_vectors(update: Update, message: Message, algorithm: Algorithm, train: bool) -> None:
+    owner = type(algorithm).__name__
+    if train and "delta" not in update.vectors:
+        raise ConfigError(f"{owner}.finish: the update has no 'delta', which follows local steps")
+    for name, vector in update.vectors.items():
+        if name == "buffers":
+            raise ConfigError(f"{owner}.finish: 'buffers' is the name of BatchNorm's statistics")
+        if name not in algorithm.sums:
+            raise ConfigError(
+                f"{owner}.sums: lacks {name!r}, which finish() sends: say how it is summed, "
+                f"'samples' or 'uniform'"
+            )
+        _check_tensor(f"{owner}.finish: {name!r}", vector, message.w.shape, message.w)
+        for weighting in weightings(algorithm.sums, name):
+            if weighting not in ("samples", "uniform", *update.weights):
+                raise ConfigError(
+                    f"{owner}.finish: Update.weights lacks {weighting!r}, by which {owner}.sums "
+                    f"weighs {name!r}"
+                )
+
+
+def _check_payloads(
+    update: Update, message: Message, algorithm: Algorithm, declared: Mapping[str, Payload]
+) -> None:
+    for name, payload in update.payloads.items():
+        if name in update.vectors:
+            raise ConfigError(
+                f"{type(algorithm).__name__}.finish: {name!r} is the name of a vector and of a "
+                "payload"
+            )
+        if name not in declared:
+            known = ", ".join(declared) or "none"
+            raise ConfigError(f"{name!r} is not a declared payload; declared: {known}")
+        shape = declared[name].shape
+        _check_tensor(
+            f"payload {name!r}", payload, message.w.shape if shape is None else shape, message.w
+        )
+
+
 def _check_tensor(field: str, value: object, shape: tuple[int, ...], like: Tensor) -> None:
+    """Check that a value is a dense tensor of a shape, in dtype and on device of ``like``."""
     if not isinstance(value, Tensor) or value.layout is not torch.strided:
         raise ConfigError(f"{field}: must be a dense tensor, not {type(value).__name__}")
     if value.shape != torch.Size(shape):
@@ -116,9 +134,9 @@ def find_fault(result: ClientResult, message: Message) -> str | None:
         if norm is None:
             return f"{name} is not finite"
         result.norms[name] = norm
-        longest = message.longest.get(name, message.longest.get("", math.inf))
-        if norm > longest:
-            return f"{name} has norm {norm:.3g}, train_cfg.max_norm_ratio allows {longest:.3g}"
+        limit = message.norm_limits.get(name, message.norm_limits.get("", math.inf))
+        if norm > limit:
+            return f"{name} has norm {norm:.3g}, train_cfg.max_norm_ratio allows {limit:.3g}"
     for name, tensor in result.state.items():
         if tensor.is_floating_point() and finite_norm(tensor.detach().flatten()) is None:
             return f"state {name} is not finite"

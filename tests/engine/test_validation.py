@@ -11,7 +11,7 @@ from fedseg.core.flat import FlatModel
 from fedseg.core.messages import ClientResult, Exchange, Payload, Task, Update
 from fedseg.core.server import Server
 from fedseg.core.vectors import finite_norm
-from fedseg.engine.updates import check_contract, find_fault, longest_norms
+from fedseg.engine.validation import check_contract, find_fault, norm_limits
 from fedseg.errors import ConfigError
 
 NAN, INF = float("nan"), float("inf")
@@ -110,7 +110,7 @@ def test_a_model_without_buffers_passes():
 
 def test_what_is_sent_may_be_so_long_and_no_longer(server):
     """By name, and whatever has no limit of its own by that of the rest; states are one's own."""
-    server.longest = {"": 30.0, "delta": 3.0}
+    server.norm_limits = {"": 30.0, "delta": 3.0}
     vectors = {"delta": torch.ones(6), "extra": torch.full((6,), 12.0)}
     state = {"dual": torch.full((6,), 1e30)}
     sent = result(Update(vectors), torch.full((4,), 14.0), state)
@@ -124,10 +124,10 @@ def test_what_is_sent_may_be_so_long_and_no_longer(server):
 
 
 def test_limits_follow_the_last_round():
-    limits = longest_norms({"delta": 0.5, "control": 0.001, "buffers": 0.0}, 20.0, 100.0)
+    limits = norm_limits({"delta": 0.5, "control": 0.001, "buffers": 0.0}, 20.0, 100.0)
     assert limits == {"": 2e5, "delta": 50.0, "control": 20.0, "buffers": 20.0}
-    assert longest_norms({}, 20.0, 100.0) == {"": 2e5, "delta": 2000.0}
-    assert longest_norms({"delta": 0.0}, 20.0, math.inf) == {}
+    assert norm_limits({}, 20.0, 100.0) == {"": 2e5, "delta": 2000.0}
+    assert norm_limits({"delta": 0.0}, 20.0, math.inf) == {}
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
