@@ -40,10 +40,12 @@ demo-cifar: $(STAMP)
 leaderboard: $(STAMP)
 	$(BIN)/fedseg demo leaderboard
 
-# A process a core, four at most: each imports everything, and memory is for them all. A file's tests
-# stay together, so that what they share is made once; files with few tests, which are long ones, do
-# not wait till the end.
-WORKERS := --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+# A process more than cores, since tests also wait for other processes, and four at most: each imports
+# everything. A file's tests stay together, so that what they share is made once; files with few
+# tests, which are long ones, do not wait till the end.
+CORES := $(shell getconf _NPROCESSORS_ONLN)
+WORKERS := --numprocesses $(shell expr $(CORES) + 1) --maxprocesses 4 --dist loadfile \
+  --no-loadscope-reorder
 LINT := $(BIN)/python -m ruff check . && $(BIN)/python -m ruff format --check .
 
 # A lint finding does not hide the test results, nor the other way round. (No make calls make here: it

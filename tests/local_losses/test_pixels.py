@@ -1,5 +1,6 @@
 """FedSeg and prototypes of pixels: losses against float64 transcriptions, and runs."""
 
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -170,6 +171,7 @@ def client(small_config, tmp_path):
         **{"id": "building_0", "index": 1, "model": trainer.model, "flat": trainer.flat},
         **{"w": trainer.flat.w, "start": trainer.flat.w.clone(), "autocast": trainer.autocast},
     )
+    client.prepare = partial(trainer.prepare, client)
     assert trainer.data.clients == ["road_0", "building_0", "sky_0"]
     trainer.model.train()
     return client, trainer.local_loss, trainer.data
