@@ -85,13 +85,13 @@ class FederatedHook(Hook):
         """Every ``train_cfg.hook_interval`` local steps."""
 
     def after_client(self, runner: Run, client: Client, update: Update) -> None:
-        """The client has finished; ``update.vectors`` may be changed before validation."""
+        """The client has finished; ``update`` may be changed, before attack, compression, clip."""
 
     def after_result(self, runner: Run, result: Outcome) -> None:
         """The server has taken a client's result, or rejected it; its loss is a plain number."""
 
     def after_aggregate(self, runner: Run, sums: Aggregate) -> None:
-        """The updates of an exchange are summed, before the server's step."""
+        """The updates of an exchange are summed, before noise and the server's step."""
 
     def after_round(self, runner: Run, record: dict[str, Any]) -> None:
         """``runner.server.w`` is the new global model; ``record`` becomes the history's line."""

@@ -118,7 +118,8 @@ class FederatedTrainLoop(BaseLoop):
         return {"round": self.round, "pending": self._runner.history.plain(self.pending)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.round, self.pending = state["round"], state["pending"]
+        self.round = state["round"]
+        self.pending = state["pending"]
 
     def evaluates(self, round_: int) -> bool:
         """True if a round ends with an evaluation."""
@@ -174,7 +175,7 @@ class FederatedTrainLoop(BaseLoop):
             outcomes = run.executor.run([self._task(client) for client in participants], message)
             # 4. Aggregate: add checked updates, or sums of blocks of them, to the running sums
             sums = self._aggregate(outcomes, message, record)
-            # 5. Step: the algorithm's server rule gives the new global model
+            # 5. Step: noise if the run is private; the server rule gives the new global model
             self._step(sums, record)
         # 6. Commit: the round's client states become the current ones
         self._commit(record)

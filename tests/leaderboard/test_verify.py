@@ -121,6 +121,18 @@ def test_personal_parts_are_no_traffic(small_config, tmp_path):
     assert verify(tmp_path, trust=TRUST).passed
 
 
+def test_the_budget_and_the_bytes_of_compressed_updates_are_recomputed(small_config, tmp_path):
+    options = ["train_cfg.max_rounds=2", "train_cfg.max_norm_ratio=None"]
+    config = load_config(small_config, work_dir=tmp_path, options=options)
+    config.client_sampler = {"type": "PoissonSampler", "clients_per_round": 2}
+    config.privacy = {"type": "DPFedAvg", "clip": 0.1}
+    config.compression = {"type": "SignSGD"}
+    train(config)
+    assert verify(tmp_path, trust=TRUST).passed
+    change(tmp_path, "privacy", "epsilon", by=-1)
+    assert fields_of(verify(tmp_path, trust=TRUST)) == {"privacy.epsilon"}
+
+
 def test_accuracies_of_clients_must_be_those_of_the_history(run, small_config):
     accuracy = {"clients": ["a", 0.5], "rounds": [2], "accuracy": [[50.0, 1.0]]}
     change(run, "seconds", to={"wall": 1.0})  # times are not compared
