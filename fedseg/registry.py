@@ -100,7 +100,6 @@ HOOKS = _child(
     _mmseg.HOOKS,
     {
         "hooks.averaging": "SWA WIMA",
-        "hooks.local_state": "LocalState SiloBN FedBN",
         "hooks.progress": "ProgressHook",
         "hooks.trackers": "TrackersHook",
         "runner.checkpoint": "FederatedCheckpointHook",

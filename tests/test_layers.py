@@ -14,7 +14,7 @@ GROUND = {
 GROUND |= {"config.keys", "config.schema", "metric_names", "units"}
 # package -> what it may import besides itself; a single module is named in full
 LAYERS = {
-    "core": {"batchnorm", "checks", "errors", "memory"},
+    "core": {"batchnorm", "checks", "errors", "memory", "parts"},
     "config": GROUND,
     "models": GROUND,
     "datasets": {*GROUND, "core.seeds", "partition.split_files"},

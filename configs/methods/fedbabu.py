@@ -3,5 +3,5 @@
 slot = ("algorithm", "personal")
 
 algorithm = dict(_delete_=True, type="FedBABU")
-personal = "@head"
+append = {"personal": ["@head"]}
 val_cfg = dict(views=["by_domain", "fine_tuned"])

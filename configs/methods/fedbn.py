@@ -8,4 +8,4 @@ refuses = {
     },
 }
 
-batchnorm = dict(type="FedBN")
+append = {"personal": ["@batchnorm"]}

@@ -1,5 +1,5 @@
 # FedPer, Arivazhagan et al. 2019: the layers that give the logits stay with each client.
 slot = "personal"
 
-personal = "@head"
+append = {"personal": ["@head"]}
 val_cfg = dict(views=["by_domain", "personal"])

@@ -3,5 +3,5 @@
 slot = ("algorithm", "personal")
 
 algorithm = dict(_delete_=True, type="FedRep", personal_share=0.5)
-personal = "@head"
+append = {"personal": ["@head"]}
 val_cfg = dict(views=["by_domain", "personal"])

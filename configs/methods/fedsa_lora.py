@@ -3,5 +3,5 @@
 slot = ("adapter", "personal")
 
 model = dict(lora=dict(r=8, alpha=16))
-personal = "*.lora_B"
+append = {"personal": ["*.lora_B"]}
 val_cfg = dict(views=["by_domain", "personal"])

@@ -8,4 +8,4 @@ refuses = {
     },
 }
 
-batchnorm = dict(type="SiloBN")
+append = {"personal": ["@batchnorm.statistics"]}

@@ -112,8 +112,8 @@ ENTRIES = {
     "StochDepth": _resnet56("stochdepth", "model"),
     "SWA": _over_fedavg("swa", "averaging", "averaging"),
     "WIMA": _over_fedavg("wima", "averaging", "averaging"),
-    "SiloBN": _rainy("silobn", "batchnorm", {"bn": "silobn"}),
-    "FedBN": _rainy("fedbn", "batchnorm", {"bn": "fedbn"}),
+    "SiloBN": _rainy("silobn", "personal", {"bn": "silobn"}),
+    "FedBN": _rainy("fedbn", "personal", {"bn": "fedbn"}),
     "Mixup": _over_fedavg("mixup", "train_dataloader.transforms.-1", "augmentation"),
     "Cutout": _over_fedavg("cutout", "train_dataloader.transforms.-1", "augmentation"),
     "LAB": _rainy("lab", "train_dataloader.dataset.style", {"augmentation": "lab"}),
@@ -144,10 +144,11 @@ def settings_of(entry: Entry) -> str:
         value: Any = config
         for part in (*outer, key):
             value = value[int(part)] if part.lstrip("-").isdigit() else value[part]
-        left_out = LEFT_OUT.get(path, ())
-        kept = {k: v for k, v in value.items() if k not in left_out}
+        if isinstance(value, Mapping):
+            left_out = LEFT_OUT.get(path, ())
+            value = {k: v for k, v in value.items() if k not in left_out}
         label = "transforms" if key.lstrip("-").isdigit() else key
-        shown.append(f"`{label}={_code(kept)}`")
+        shown.append(f"`{label}={_code(value)}`")
     return ", ".join(shown)
 
 

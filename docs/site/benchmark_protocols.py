@@ -15,9 +15,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from fedseg.config.keys import select  # noqa: E402
 from fedseg.leaderboard.benchmarks import DATASETS, MODELS, Setting, records_of  # noqa: E402
-from fedseg.leaderboard.comparable import DECIDING, protocol_of  # noqa: E402
+from fedseg.leaderboard.comparable import deciding_parts, protocol_of  # noqa: E402
 from fedseg.leaderboard.reference import read_json  # noqa: E402
 from fedseg.metric_names import Metric  # noqa: E402
 from fedseg.runner.config import complete_config  # noqa: E402
@@ -62,14 +61,14 @@ def protocol_and_variants(facts: Mapping[str, Any]) -> dict[str, Any]:
     for method in facts.get("also", ()):
         other = composed(facts["command"], method)
         changed = protocol_of(other)
-        kinds = [(key, select(other).get(key)) for key in DECIDING]
+        usual, parts = deciding_parts(config), deciding_parts(other)
         change = {k: v for k, v in changed.items() if k not in protocol or protocol[k] != v}
         assert protocol.keys() <= changed.keys(), method
         if change:
             variants.append(
                 {
                     "method": method,
-                    "when": {k: kind for k, kind in kinds if kind != select(config).get(k)},
+                    "when": {name: part for name, part in parts.items() if part != usual[name]},
                     "change": change,
                 }
             )

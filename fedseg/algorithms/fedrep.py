@@ -29,25 +29,28 @@ class PartTraining(FedAvg):
     """
 
     def setup(self, flat: FlatModel, local: OptimWrapper, max_rounds: int) -> None:
-        if flat.personal is None:
+        if self.local_state is None or not self.local_state.parameter_names:
             raise ConfigError(
                 f"personal: {type(self).__name__} needs a part that stays with the clients, such "
                 "as '@head'"
             )
         named = dict(flat.model.named_parameters())
         trained = {name: parameter for name, parameter in named.items() if parameter.requires_grad}
-        self._personal = [p for name, p in trained.items() if name in flat.personal_names]
-        self._shared = [p for name, p in trained.items() if name not in flat.personal_names]
+        personal = self.local_state.parameter_names
+        self._personal = [p for name, p in trained.items() if name in personal]
+        self._shared = [p for name, p in trained.items() if name not in personal]
 
     def train_personal(self, client: Client) -> None:
         """Train the personal part from here on."""
         self._fix(self._shared, self._personal)
-        self._fixed, self._values = ~client.flat.personal, client.w.clone()
+        self._fixed = ~self.local_state.parameter_mask
+        self._values = client.w.clone()
 
     def train_shared(self, client: Client) -> None:
         """Train the shared part from here on."""
         self._fix(self._personal, self._shared)
-        self._fixed, self._values = client.flat.personal, client.w.clone()
+        self._fixed = self.local_state.parameter_mask
+        self._values = client.w.clone()
 
     @staticmethod
     def _fix(fixed: list[torch.nn.Parameter], trained: list[torch.nn.Parameter]) -> None:

@@ -101,7 +101,7 @@ class AdapterAlgorithm(FedAvg):
                 "without fixed_A"
             )
         names = {slot.name for adapter in self.adapters.values() for slot in (adapter.a, adapter.b)}
-        if names & flat.personal_names:
+        if self.local_state is not None and names & self.local_state.parameter_names:
             raise ConfigError(
                 f"personal: {kind} averages products of A and B: share both, or use FedAvg"
             )

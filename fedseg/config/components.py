@@ -59,7 +59,6 @@ PLACES: dict[str, Place] = {
     "algorithm.server_optim": Place("SERVER_OPTIMIZERS"),
     "attack": Place("ATTACKS"),
     "averaging": _HOOK,
-    "batchnorm": _HOOK,
     "client_sampler": Place("SAMPLERS"),
     "compression": Place("COMPRESSIONS"),
     "custom_hooks.*": _HOOK,

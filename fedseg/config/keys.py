@@ -48,8 +48,7 @@ _ROWS = (  # patterns, and the rest of a key
     ("averaging.start", METHOD, True),  # until it starts, there is no average
     ("averaging.bn averaging.parameters averaging.memory_limit **.priority", METHOD, True),
     ("algorithm local_loss averaging", METHOD),
-    ("batchnorm.layers", PROTOCOL),
-    ("batchnorm personal attack compression privacy robust", METHOD),
+    ("personal attack compression privacy robust", METHOD),
     ("optim_wrapper.optimizer.lr", METHOD, True),
     ("optim_wrapper", METHOD),
     ("param_scheduler.end param_scheduler.*.end", METHOD, True),

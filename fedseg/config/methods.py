@@ -10,7 +10,8 @@ A *method* is a config that is merged over the setting. Besides what it sets it 
 - ``slot``: what it decides, one of ``SLOTS`` or several. Two methods cannot decide the same.
 - ``refuses``: what it cannot be combined with, as ``{"model.type": ["CNN", ...]}``, or with the
   reason, as ``{"model.type": {"no BatchNorm": ["CNN", ...]}}``.
-- ``append``: what it adds to a list, as ``{"train_dataloader.transforms": [...]}``.
+- ``append``: what it adds to a list, as ``{"personal": ["@head"]}``; what several methods add
+  follows the order of their slots.
 
 A file named by several methods (``fedsam+resnet18.py``) is merged after them where all of them are
 chosen, before the next method of the user's own: values that these methods have together.
@@ -269,10 +270,16 @@ class Composition:
             merged = merged.add(layer, lists=True)
         for method in sorted(self.chosen, key=attrgetter("rank")):
             for key, entries in method.append.items():
-                old = get(merged.values, key, None if "." in key else [])
-                if not isinstance(old, list):
+                old = get(merged.values, key)
+                if old is None and "." not in key:
+                    old = []
+                if old is None:
                     raise ConfigError(
                         f"methods: {method.name} does not apply to {self.title}: there is no {key}"
+                    )
+                if not isinstance(old, list):
+                    raise ConfigError(
+                        f"{key}: must be a list, to which {method.name} adds, not {old!r}"
                     )
                 merged = merged.add(Layer.of(str(method.path), {key: [*old, *entries]}))
         return merged

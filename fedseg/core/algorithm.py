@@ -10,6 +10,7 @@ from torch import Tensor
 from fedseg.core.aggregate import Aggregate, Sums
 from fedseg.core.client import Client, LocalOptimizer
 from fedseg.core.flat import FlatModel
+from fedseg.core.local_state import LocalState
 from fedseg.core.messages import Exchange, Message, Payload, Update
 from fedseg.core.server import Server
 from fedseg.errors import ConfigError
@@ -36,6 +37,7 @@ class Algorithm(ABC):
         payloads: what is exchanged besides vectors like ``w``; ``finish`` puts it into the update.
         needs_every_update: whether the server gets every update by itself, not sums of blocks.
         data: the clients' data, for passes of its own.
+        local_state: what stays with each client; None: nothing.
     """
 
     exchanges: ClassVar[tuple[Exchange, ...]] = (Exchange(),)
@@ -46,6 +48,7 @@ class Algorithm(ABC):
     payloads: Sequence[Payload] = ()
     needs_every_update: ClassVar[bool] = False
     data: Any = None
+    local_state: LocalState | None = None
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Raise ConfigError for a declaration that no round can follow."""

@@ -12,10 +12,9 @@ strides *inside* the vector (a later ``.to(memory_format=...)`` would tear the v
 buffers (BatchNorm's batch counters) cannot be averaged and stay apart, in ``counters``.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from types import MethodType
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -62,6 +61,33 @@ class Slot:
         return vector.as_strided(self.shape, self.stride, vector.storage_offset() + self.offset)
 
 
+@dataclass(frozen=True)
+class Home:
+    """Where a parameter or buffer of the model must stay.
+
+    Attributes:
+        name: in the model.
+        owner: the module's dict that holds the tensor, and its key there.
+        address: of the tensor's memory.
+        grad_address: of its gradient's memory; None: it has none.
+    """
+
+    name: str
+    owner: Mapping[str, Tensor | None]
+    key: str
+    address: int
+    grad_address: int | None = None
+
+    def holds_tensor(self) -> bool:
+        """True if tensor and gradient still are where they were laid out."""
+        tensor = self.owner.get(self.key)
+        if tensor is None or tensor.data_ptr() != self.address:
+            return False
+        if self.grad_address is None:
+            return True
+        return tensor.grad is not None and tensor.grad.data_ptr() == self.grad_address
+
+
 def _dense_strides(tensor: Tensor, channels_last: bool) -> tuple[int, ...]:
     memory_format = (
         torch.channels_last if channels_last and tensor.dim() == 4 else torch.contiguous_format
@@ -96,8 +122,6 @@ class FlatModel:
         grad: gradients, the same layout as ``w``.
         buffers: persistent float buffers, 1-D (empty for a model without).
         counters: persistent integer buffers by name; the module's own tensors.
-        personal: mask over ``w`` of the parameters that stay with each client, or None.
-        personal_names: of these parameters.
         frozen: as given.
         gaps: positions in ``w`` of no parameter.
         num_parameters: elements of ``w`` without the gaps.
@@ -108,8 +132,6 @@ class FlatModel:
         self, model: nn.Module, channels_last: bool = True, frozen: Collection[str] = ()
     ) -> None:
         self.model = model
-        self.personal: Tensor | None = None
-        self.personal_names: frozenset[str] = frozenset()
         if frozen:
             _freeze(model, frozen)
         self.frozen = frozenset(frozen)
@@ -145,14 +167,10 @@ class FlatModel:
             view.copy_(floats[slot.name])
             floats[slot.name].data = view
 
-        self._homes = [self._home_of(s.name, s.view(self.w), s.view(self.grad)) for s in self.slots]
-        self._homes += [self._home_of(s.name, s.view(self.buffers)) for s in self.buffer_slots]
-        self._homes += [self._home_of(name, counter) for name, counter in self.counters.items()]
-        self._slot_of = self._names_of(self.model.named_parameters, self.slots)
-        modules = self.model.named_modules()
-        names = [f"{path}.{key}".lstrip(".") for path, m in modules for key in m._parameters]
-        self._views = [(name, self._slot_of[name]) for name in names if name in self._slot_of]
-        self._buffer_slot_of = self._names_of(self.model.named_buffers, self.buffer_slots)
+        self._homes = self._find_homes()
+        self._slot_of = _slots_by_name(model.named_parameters, self.slots)
+        self._buffer_slot_of = _slots_by_name(model.named_buffers, self.buffer_slots)
+        self._functional_names = [name for name in _parameter_names(model) if name in self._slot_of]
         self.num_parameters = sum(slot.numel for slot in self.slots)
         self.num_buffers = sum(slot.numel for slot in self.buffer_slots)
 
@@ -165,24 +183,28 @@ class FlatModel:
             (floats if buffer.is_floating_point() else integers)[name] = buffer
         return floats, integers
 
-    def _home_of(self, name: str, tensor: Tensor, grad: Tensor | None = None) -> tuple[Any, ...]:
-        """(name, the dict that holds its tensor, key, its address, and its gradient's)."""
+    def _find_homes(self) -> list[Home]:
+        """The home of every trainable parameter and of every buffer that is sent."""
+        homes = []
+        for slot in self.slots:
+            grad_address = slot.view(self.grad).data_ptr()
+            homes.append(self._home(slot.name, slot.view(self.w).data_ptr(), grad_address))
+        for slot in self.buffer_slots:
+            homes.append(self._home(slot.name, slot.view(self.buffers).data_ptr()))
+        for name, counter in self.counters.items():
+            homes.append(self._home(name, counter.data_ptr()))
+        return homes
+
+    def _home(self, name: str, address: int, grad_address: int | None = None) -> Home:
+        """The home of a tensor, by its name in the model."""
         path, _, key = name.rpartition(".")
         module = self.model.get_submodule(path)
         owner = module._parameters if key in module._parameters else module._buffers
-        return name, owner, key, tensor.data_ptr(), None if grad is None else grad.data_ptr()
-
-    @staticmethod
-    def _names_of(named: Callable[..., Iterable], slots: list[Slot]) -> dict[str, Slot]:
-        """The slot of every name; tensors that modules share have one slot and several names."""
-        slot_of = {slot.name: slot for slot in slots}
-        of_tensor = {id(tensor): slot_of.get(name) for name, tensor in named()}
-        names = ((n, of_tensor[id(t)]) for n, t in named(remove_duplicate=False))
-        return {name: slot for name, slot in names if slot is not None}
+        return Home(name=name, owner=owner, key=key, address=address, grad_address=grad_address)
 
     def views(self, vector: Tensor) -> dict[str, Tensor]:
         """A vector like ``w`` as each module's parameters, by one name, for functional_call."""
-        return {name: slot.view(vector) for name, slot in self._views}
+        return {name: self._slot_of[name].view(vector) for name in self._functional_names}
 
     def backward(self, loss: Tensor) -> None:
         """Replace ``grad`` by the gradient of ``loss``; zeros where it does not reach.
@@ -231,14 +253,37 @@ class FlatModel:
 
     def check_views(self) -> None:
         """Raise TensorMoved if a parameter, gradient or buffer is not where it was laid out."""
-        for name, owner, key, address, gradient in self._homes:
-            tensor = owner.get(key)
-            there = tensor is not None and tensor.data_ptr() == address
-            if there and gradient is not None:
-                there = tensor.grad is not None and tensor.grad.data_ptr() == gradient
-            if not there:
+        for home in self._homes:
+            if not home.holds_tensor():
                 raise TensorMoved(
-                    f"model: {name} was moved out of the flat vector: something replaced it, its "
-                    "data or its grad (model.to(...), zero_grad(set_to_none=True), or in forward "
-                    "self.buffer = ...): change it in place, as self.buffer.copy_(...) does"
+                    f"model: {home.name} was moved out of the flat vector: something replaced it, "
+                    "its data or its grad (model.to(...), zero_grad(set_to_none=True), or in "
+                    "forward self.buffer = ...): change it in place, as self.buffer.copy_(...) does"
                 )
+
+
+def _slots_by_name(named_tensors: Callable[..., Iterable], slots: list[Slot]) -> dict[str, Slot]:
+    """The slot of every name of a tensor; one that modules share has one slot and several names.
+
+    Args:
+        named_tensors: the model's ``named_parameters`` or ``named_buffers``.
+    """
+    slots_by_first_name = {slot.name: slot for slot in slots}
+    slots_by_tensor = {
+        id(tensor): slots_by_first_name[name]
+        for name, tensor in named_tensors()
+        if name in slots_by_first_name
+    }
+    return {
+        name: slots_by_tensor[id(tensor)]
+        for name, tensor in named_tensors(remove_duplicate=False)
+        if id(tensor) in slots_by_tensor
+    }
+
+
+def _parameter_names(model: nn.Module) -> list[str]:
+    """The name of every parameter in every module; a module with two names counts once."""
+    names = []
+    for path, module in model.named_modules():
+        names += [f"{path}.{key}".lstrip(".") for key in module._parameters]
+    return names

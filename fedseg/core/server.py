@@ -8,6 +8,7 @@ from torch import Tensor
 
 from fedseg.core.aggregate import Aggregate
 from fedseg.core.flat import FlatModel
+from fedseg.core.local_state import LocalState
 from fedseg.core.messages import Message, Payload, Size, num_bytes
 
 
@@ -18,6 +19,8 @@ class Server:
         flat: gives the initial model; the server's vectors are its own.
         num_clients: all clients, K.
         server_vectors: names of the algorithm's zero-initialized vectors.
+        local_state: what stays with the clients: the server neither averages it nor counts it as
+            traffic; None: nothing.
 
     Attributes:
         w: the global parameters, flat, in the model's dtype.
@@ -30,7 +33,11 @@ class Server:
     """
 
     def __init__(
-        self, flat: FlatModel, num_clients: int, server_vectors: tuple[str, ...] = ()
+        self,
+        flat: FlatModel,
+        num_clients: int,
+        server_vectors: tuple[str, ...] = (),
+        local_state: LocalState | None = None,
     ) -> None:
         self.w = flat.w.clone()
         self.buffers = flat.buffers.clone()
@@ -42,11 +49,13 @@ class Server:
         self.scratch: dict[str, Tensor] = {}
         self.norms: dict[str, float] = {}
         self.norm_limits: Mapping[str, float] = {}
+        self.local_state = local_state
         self._broadcast: list[str] = []
-        self._local_buffers: Tensor | None = None
-        self._local_counters: frozenset[str] = frozenset()
-        self._num_parameters = flat.num_parameters
+        self._num_parameters = flat.num_parameters  # that are shared
         self._num_buffers = flat.num_buffers
+        if local_state is not None:
+            self._num_parameters -= local_state.num_parameters
+            self._num_buffers -= local_state.num_buffers
         self.round = self.exchange = 0
 
     def state_dict(self) -> dict[str, Any]:
@@ -92,18 +101,6 @@ class Server:
             numbers=numbers or {},
         )
 
-    def keep_local(self, buffers: Tensor, counters: list[str], parameters: Tensor) -> None:
-        """Set what stays with the clients: it is neither averaged nor counted as traffic.
-
-        Args:
-            buffers: mask over the float buffers. counters: names of integer buffers.
-            parameters: mask over ``w``; what a client sends there must be zero.
-        """
-        self._local_buffers = buffers
-        self._local_counters = frozenset(counters)
-        self._num_buffers -= int(buffers.sum())
-        self._num_parameters -= int(parameters.sum())
-
     def traffic(self, size: Size, buffers: bool = True) -> int:
         """Bytes of a message or update; ``buffers``: float and integer buffers travel with it."""
         element, sent = self.w.element_size(), size.vector_bytes
@@ -112,15 +109,20 @@ class Server:
         sent += size.more_bytes + size.more_vectors * self._num_parameters
         if not buffers:
             return sent
-        shared = [c for n, c in self.counters.items() if n not in self._local_counters]
-        return sent + self._num_buffers * element + num_bytes(shared)
+        counters = [self.counters[name] for name in self._shared_counters()]
+        return sent + self._num_buffers * element + num_bytes(counters)
+
+    def _shared_counters(self) -> list[str]:
+        """Names of the integer buffers that are sent."""
+        personal = self.local_state.counter_names if self.local_state is not None else ()
+        return [name for name in self.counters if name not in personal]
 
     def take_buffers(self, sums: Aggregate) -> None:
-        """Average the participants' buffers into the global ones, except those kept local."""
+        """Average the participants' buffers into the global ones, except personal ones."""
         mean = sums.buffers().to(self.buffers.dtype)
-        if self._local_buffers is not None:
-            mean = torch.where(self._local_buffers, self.buffers, mean)
+        if self.local_state is not None:
+            mean = torch.where(self.local_state.buffer_mask, self.buffers, mean)
         self.buffers.copy_(mean)
-        for name, counter in sums.counters().items():
-            if name not in self._local_counters:
-                self.counters[name].copy_(counter)
+        means = sums.counters()
+        for name in self._shared_counters():
+            self.counters[name].copy_(means[name])

@@ -25,7 +25,6 @@ from fedseg.engine.trainer import ClientTrainer
 from fedseg.errors import ConfigError, DataError
 from fedseg.evaluation.sets import EvaluationSet, StreamedSet, build_evaluation_set
 from fedseg.files import digest, own_path, sha256
-from fedseg.hooks.local_state import LocalState
 from fedseg.loaders.partitioned import PartitionedData, balanced_batches
 from fedseg.loaders.streaming import StreamingData
 from fedseg.registry import SAMPLERS, build
@@ -41,14 +40,13 @@ from fedseg.runner.sampler import ClientSampler
 class RunData:
     """A run's model and all of its data."""
 
-    def __init__(
-        self, config: Config, trainer: ClientTrainer, policy: LocalState | None = None
-    ) -> None:
-        self.config, self.trainer, self.policy = config, trainer, policy
+    def __init__(self, config: Config, trainer: ClientTrainer) -> None:
+        self.config, self.trainer = config, trainer
+        self.local_state = trainer.local_state
         self.flat: FlatModel = trainer.flat
         self.data: PartitionedData = trainer.data
         self.seed: int = config.randomness.seed
-        # of each client, its personal state under the BatchNorm policy
+        # each client's personal parts, by the client's name
         self.statistics: Mapping[str, Mapping[str, Tensor]] = {}
         self.hooks: list[Any] = []  # types of the run's custom hooks, which are left out here
         self.changed: list[str] = []  # overrides, except those that say where data are
@@ -101,7 +99,7 @@ class RunData:
     ) -> Samples:
         """Data D.
 
-        Clients' training images are seen with each client's personal state (SiloBN's statistics),
+        Clients' training images are seen with each client's personal parts (SiloBN's statistics),
         unless ``personal`` is off; clients that have never trained are left out then.
 
         Args:
@@ -111,14 +109,14 @@ class RunData:
                 in memory, else one: a Hessian product keeps the graph of all in a batch.
             augment: the training images in their augmentation, drawn once.
         """
-        policy = self.policy if personal and name == TRAIN else None
+        local_state = self.local_state if personal and name == TRAIN else None
         test = None if name == TRAIN and augment else self.images(name)
         if client is not None and client not in self.data.indices:
             raise ConfigError(f"--client: the run has no client {client!r}")
         clients = [client] if client else self.data.clients
-        clients = [c for c in clients if policy is None or c in self.statistics]
+        clients = [c for c in clients if local_state is None or c in self.statistics]
         if not clients:
-            raise DataError(f"{name}: the checkpoint has no client's BatchNorm statistics")
+            raise DataError(f"{name}: the checkpoint has no client's personal parts")
         held = [self.data.indices[c] for c in clients]
         chosen = np.concatenate(held) if name == TRAIN else np.arange(len(test.dataset))
         if count is not None and count < len(chosen):
@@ -128,11 +126,11 @@ class RunData:
         size = batch_size or (1 if streams and not evaluated else source.batch_size)
         size = len(chosen) if size == "full" else size
         parts = [Part(balanced_batches(np.unique(chosen), size))]
-        if policy is not None:
+        if local_state is not None:
             plans = [balanced_batches(np.intersect1d(indices, chosen), size) for indices in held]
             states = [[(1, self.statistics[c])] for c in clients]
             pairs = zip(plans, states, strict=True)
-            parts = [Part(p, partial(policy.personal, states=s)) for p, s in pairs if p]
+            parts = [Part(p, partial(local_state.personal_model, states=s)) for p, s in pairs if p]
         if test is None:
             return Samples(name, parts, lambda p: zip(p, self.data.sample_batches(p), strict=True))
         return Samples(name, parts, partial(test.batches, pin_memory=self.flat.w.is_cuda), test)
@@ -159,13 +157,13 @@ class RunData:
     def first_clients(self, count: int | None) -> list[str]:
         """So many clients (None: all) in the order of their first participation.
 
-        With a BatchNorm policy only those that have statistics.
+        Where clients have personal parts, only those that have trained.
         """
         rounds = range(1, self.config.train_cfg.max_rounds + 1)
         drawn = chain.from_iterable(map(self.sampler.participants, rounds))
         everyone = range(len(self.data.clients)) if count is None else ()
         names = [self.data.clients[i] for i in dict.fromkeys(chain(drawn, everyone))]
-        return [c for c in names if self.policy is None or c in self.statistics][:count]
+        return [c for c in names if self.local_state is None or c in self.statistics][:count]
 
     def identity(self, checkpoint: Path) -> dict[str, Any]:
         """The checkpoint and the environment that computes with it, for files of results."""
@@ -214,7 +212,7 @@ def opened(source: Source) -> Iterator[RunData]:
         config["load_from"], config["custom_hooks"] = None, None
         config = complete_config(config)
         trainer = build_trainer(config)
-        run = RunData(config, trainer, *trainer.hooks)  # the BatchNorm policy, if there is one
+        run = RunData(config, trainer)
         hooks = (hook.get("type") for hook in whole.get("custom_hooks") or ())
         run.hooks = [name for name in hooks if name != "CurvatureHook"]
         run.changed = [o for o in source.options if not o.startswith("data_root=")]

@@ -63,7 +63,7 @@ class CurvatureHook(FederatedHook):
                 f"CurvatureHook.quantities: {', '.join(OF_PARTICIPANTS)} need all models "
                 "in this process: leave them out, or set executor.type='InProcessExecutor'"
             )
-        self._run = RunData(runner.cfg, runner.trainer, runner.batchnorm)
+        self._run = RunData(runner.cfg, runner.trainer)
         self._run.samples(count=1, personal=False)  # without unaugmented images it fails now
 
     def before_round(self, runner: Run) -> None:
@@ -79,8 +79,9 @@ class CurvatureHook(FederatedHook):
         if runner.round % self.interval:
             return
         begin = time.perf_counter()
-        if (policy := runner.batchnorm) is not None:
-            states = {c: policy.select_state(runner.store.get(c)) for c in runner.client_sizes}
+        local_state = runner.local_state
+        if local_state is not None:
+            states = {c: local_state.select_state(runner.store.get(c)) for c in runner.client_sizes}
             self._run.statistics = {c: state for c, state in states.items() if state}
         for name in self.quantities:
             try:

@@ -139,7 +139,7 @@ class Landscape:
     def __init__(self, spec: Spec, run: RunData) -> None:
         self.spec, self.run = spec, run
         between = spec.kind in ("line", "plane")
-        if run.policy is not None and between and spec.statistics == RUNNING:
+        if run.local_state is not None and between and spec.statistics == RUNNING:
             raise ConfigError(
                 "--statistics: between models, clients have no BatchNorm statistics: use batch or "
                 "reestimate"
@@ -172,7 +172,8 @@ class Landscape:
         if spec.client is not None:
             kinds = [("own data", TRAIN, spec.client), ("all data", TRAIN, None)]
         for shown, name, client in kinds:
-            foreign = run.policy is not None and name != TRAIN  # no client has statistics for it
+            # no client has statistics for it
+            foreign = run.local_state is not None and name != TRAIN
             statistics = BATCH if spec.statistics == RUNNING and foreign else spec.statistics
             how = {"personal": personal and spec.statistics == RUNNING}
             samples = run.samples(name, client, spec.samples, **how, evaluated=statistics == BATCH)

@@ -51,7 +51,7 @@ class Measurement:
         settings = replace(settings, averaged=model.averaged, trained_by=model.client)
         if settings.client is not None:
             settings = replace(settings, data=TRAIN)
-        foreign = run.policy is not None and settings.data != TRAIN and model.client is None
+        foreign = run.local_state is not None and settings.data != TRAIN and model.client is None
         if foreign:  # no client has statistics for it
             settings = replace(settings, statistics=BATCH)
         self.settings = settings

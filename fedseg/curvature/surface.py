@@ -41,7 +41,7 @@ class Part:
     """Samples that one model sees."""
 
     plan: list[list[int]]  # sample indices of every batch
-    # (w, buffers) -> the same with the client's local state (SiloBN, FedBN)
+    # (w, buffers) -> the same with the client's personal parts (SiloBN, FedBN, FedPer)
     personal: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] = lambda *point: point
 
 

@@ -18,6 +18,7 @@ from fedseg.core.client_data import ClientData, Job
 from fedseg.core.flat import FlatModel
 from fedseg.core.forward import prepare_batch
 from fedseg.core.local_loss import LocalLoss
+from fedseg.core.local_state import LocalState
 from fedseg.core.messages import ClientResult, Message, Task, Update
 from fedseg.core.seeds import seed_for, seed_model
 from fedseg.errors import ConfigError, TensorMoved, explain_forward
@@ -37,6 +38,7 @@ class ClientTrainer:
         seed: the run's seed.
         call_hook: called as ``call_hook(stage, **arguments)``.
         local_loss: the loss of a minibatch.
+        local_state: what stays with each client; None: nothing.
         payloads: what clients may send besides vectors like ``w``; afterwards by name.
         postprocessors: what happens to an update on its way, in this order.
         sum_rule: how updates are summed.
@@ -53,6 +55,7 @@ class ClientTrainer:
     seed: int
     call_hook: Callable[..., None]
     local_loss: LocalLoss = field(default_factory=LocalLoss)
+    local_state: LocalState | None = None
     payloads: Any = ()
     postprocessors: Sequence[Postprocessor] = ()
     sum_rule: SumRule = field(default_factory=SumRule)
@@ -106,7 +109,7 @@ class ClientTrainer:
             self.algorithm.gradient(client)
         if self._shielded is None:
             self.algorithm.correct(client)
-        else:  # a correction by vectors of the whole model has no counterpart in a personal part
+        else:
             gradient = client.grad.clone()
             self.algorithm.correct(client)
             torch.where(self._shielded, gradient, client.grad, out=client.grad)
@@ -168,9 +171,34 @@ class ClientTrainer:
         for name in algorithm.client_vectors:
             if name not in client.state:
                 client.state[name] = torch.zeros_like(flat.w)
-        corrects = algorithm.client_vectors or uses_full_gradient(algorithm) or message.extras
-        self._shielded = flat.personal if corrects else None
+        if self.local_state is not None:
+            self.local_state.load(client)
+        self._shielded = self._uncorrected_parameters(message)
         return client
+
+    def _uncorrected_parameters(self, message: Message) -> Tensor | None:
+        """A mask over ``w`` of the parameters that no correction reaches; None: there are none.
+
+        Vectors of the whole model, such as a control variate, have no counterpart in personal
+        parameters.
+
+        Raises:
+            ConfigError: the algorithm takes gradients at weights that such vectors shift.
+        """
+        algorithm, local_state = self.algorithm, self.local_state
+        if local_state is None or not local_state.parameter_names:
+            return None
+        if not (algorithm.client_vectors or uses_full_gradient(algorithm) or message.extras):
+            return None
+        kind = type(algorithm)
+        if kind.gradient is not Algorithm.gradient:
+            raise ConfigError(
+                f"personal: it keeps parameters on the client, and {kind.__name__} takes gradients "
+                "at weights that it shifts by vectors of the whole model: share all parameters "
+                "(personal=None, '@batchnorm.statistics' for '@batchnorm'), or take FedAvg, "
+                "FedProx or SCAFFOLD"
+            )
+        return local_state.parameter_mask
 
     def _local_steps(self, client: Client) -> None:
         for batch in self.data.batches(Job(client.round, client.exchange, client.index)):
@@ -203,7 +231,7 @@ class ClientTrainer:
             )
 
     def _pack(self, client: Client, payloads: Mapping[str, Tensor] | None) -> Update:
-        """The algorithm's update, with the payloads of the local loss."""
+        """The algorithm's update, with the payloads of the local loss, without personal parts."""
         update = self.algorithm.finish(client)
         if not isinstance(update, Update):
             raise ConfigError(
@@ -216,6 +244,8 @@ class ClientTrainer:
                 f"or None, not {type(payloads).__name__}"
             )
         update.payloads.update(payloads or {})
+        if self.local_state is not None:
+            self.local_state.save(client, update, self.algorithm.client_vectors)
         return update
 
     def _clear_gaps(self, update: Update) -> None:

@@ -19,6 +19,7 @@ from fedseg.config.schema import Positive
 from fedseg.core.flat import FlatModel
 from fedseg.core.forward import forward, prepare_batch
 from fedseg.core.hook import Run
+from fedseg.core.local_state import LocalState
 from fedseg.errors import ConfigError
 from fedseg.evaluation.clients import accuracy_in_mix, class_counts, deal_by_class, fine_tune
 from fedseg.evaluation.metrics import IoUMetric
@@ -34,7 +35,7 @@ ESTIMATED = 512  # training images, at most, that BatchNorm's statistics are re-
 class EvaluatedRun(Run, Protocol):
     """The run as the evaluation sees it."""
 
-    batchnorm: Any  # the BatchNorm policy, or None
+    local_state: LocalState | None  # what stays with each client
     averaging: Any  # the average, or None
     client_sizes: Mapping[str, int]  # samples
     held_out: Mapping[str, np.ndarray]  # client -> its samples for tests
@@ -54,13 +55,13 @@ def layers_by_batch(runner: EvaluatedRun) -> dict[str, nn.Module]:
 
     Layers that a network leaves in eval mode while it trains never do.
     """
-    if runner.batchnorm is None:
+    if runner.local_state is None:
         return {}
     runner.model.train()
     layers = batchnorm_layers(runner.model)
-    by_batch = {name: layers[name] for name in runner.batchnorm.layers if layers[name].training}
+    names = [name for name in runner.local_state.norm_layers if layers[name].training]
     runner.model.eval()
-    return by_batch
+    return {name: layers[name] for name in names}
 
 
 @dataclass(frozen=True)
@@ -101,8 +102,8 @@ class DomainEvaluator:
     ``standard``: the global model. With SiloBN or FedBN it has no statistics and normalizes by the
     test batch, which mixes the domains of its test set at random (always in the same way). Clients'
     held-out images are evaluated with each client's own local state, or as in ``standard`` if it
-    has never trained. ``by_domain``: with a BatchNorm policy, if every domain of a test set has
-    training clients of its own, with those clients' statistics. ``personal``: every client's own
+    has never trained. ``by_domain``: with personal parts, if every domain of a test set has
+    training clients of its own, with those clients' parts. ``personal``: every client's own
     model on its test images. ``fine_tuned``: after local steps from the global model.
     Metrics are named ``<domain>/<metric>`` and ``<domain>_<view>/<metric>``.
     """
@@ -250,8 +251,8 @@ class DomainEvaluator:
         self, test: EvaluationSet, w: Tensor, buffers: Tensor, of_clients: Mapping[str, Groups]
     ) -> Iterator[tuple[str, Groups, Iterable[EvalTask]]]:
         """Views, each with the groups that metrics count by."""
-        policy = self.runner.batchnorm
-        by_batch = policy is not None and bool(policy.layers)
+        local_state = self.runner.local_state
+        by_batch = self.needs_batches
         plan = test.shuffled_plan() if by_batch else test.plan(test.samples)
         standard = EvalTask(plan, *self.shared_model(w, buffers), by_batch)
 
@@ -279,7 +280,7 @@ class DomainEvaluator:
             if untrained:
                 yield standard.only(untrained)
 
-        by_client = policy is not None and test.clients
+        by_client = local_state is not None and test.clients
         groups = self.groups(test)
         yield STANDARD, groups, own_tasks(groups, STANDARD) if by_client else [standard]
         if self.has_own_clients(test):
@@ -287,9 +288,16 @@ class DomainEvaluator:
         for view, clients in of_clients.items():
             yield view, clients, own_tasks(clients, view)
 
+    @property
+    def needs_batches(self) -> bool:
+        """Whether the standard evaluation uses statistics of batches: clients keep the others."""
+        local_state = self.runner.local_state
+        return local_state is not None and bool(local_state.norm_layers)
+
     def shared_model(self, w: Tensor, buffers: Tensor) -> tuple[Tensor, Tensor]:
         """The model of nobody in particular: parameters that clients keep are their mean."""
-        if self.runner.batchnorm is None or not self.runner.batchnorm.has_parameters:
+        local_state = self.runner.local_state
+        if local_state is None or not local_state.parameter_names:
             return w, buffers
         mean = self.mean_model(w, buffers)
         return (w if mean is None else mean[0]), buffers
@@ -303,7 +311,7 @@ class DomainEvaluator:
 
     def model_of(self, name: str, w: Tensor, buffers: Tensor) -> tuple[Tensor, Tensor]:
         """The model with the local state of a domain's clients, or of one client."""
-        if self.runner.batchnorm is None:
+        if self.runner.local_state is None:
             raise ConfigError("domain: does not apply: this run shares the whole model")
         if name not in self.trained(w, buffers, name):
             shown = ", ".join(self.trained(w, buffers)[-20:])
@@ -321,16 +329,15 @@ class DomainEvaluator:
     ) -> tuple[Tensor, Tensor] | None:
         """The model with the clients' own parts; None if there are no such parts yet."""
         run = self.runner
-        if run.batchnorm is None:
+        if run.local_state is None:
             return None
         states = [(run.client_sizes[client], run.store.get(client)) for client in clients]
-        return run.batchnorm.personal(w, buffers, states, own_model)
+        return run.local_state.personal_model(w, buffers, states, own_model)
 
     def time_batches(self, test: EvaluationSet, w: Tensor, buffers: Tensor, batches: int) -> float:
         """Seconds a sample takes, from the first few batches; nothing is scored."""
         chosen = test.samples[: batches * test.batch_size]
-        policy = self.runner.batchnorm
-        task = EvalTask(test.plan(chosen), w, buffers, policy is not None and bool(policy.layers))
+        task = EvalTask(test.plan(chosen), w, buffers, self.needs_batches)
         begin = time.perf_counter()
         for _ in self._predict(test, task):
             pass
@@ -338,7 +345,7 @@ class DomainEvaluator:
 
     def has_own_clients(self, test: EvaluationSet) -> bool:
         """True if a set is evaluated by domain: clients are once, with their own state."""
-        applies = self.runner.batchnorm is not None and BY_DOMAIN in self.views
+        applies = self.runner.local_state is not None and BY_DOMAIN in self.views
         return applies and not test.clients and bool(self._owners(test))
 
     @torch.no_grad()
@@ -362,9 +369,9 @@ class DomainEvaluator:
                     if not task.batch_statistics or len(indices) > 1:
                         raise
                     raise ConfigError(
-                        f"{test.field}: a batch of one image has no statistics for "
-                        f"{type(runner.batchnorm).__name__}'s standard evaluation ({error}): give "
-                        "it a batch_size of at least 2, and at least 2 images"
+                        f"{test.field}: a batch of one image has no statistics for the standard "
+                        f"evaluation, where BatchNorm's stay with the clients ({error}): give it a "
+                        "batch_size of at least 2, and at least 2 images"
                     ) from error
                 if task.counted is not None and not task.counted.issuperset(indices):
                     rows = [n for n, index in enumerate(indices) if index in task.counted]

@@ -128,8 +128,6 @@ def _traffic(cfg: Config) -> dict[str, int] | None:
             runner.build_federation()
         except DataError:
             return None
-        if runner.batchnorm is not None:
-            runner.batchnorm.before_train(runner)
         rehearsal = rehearse(runner.trainer, runner.server, 0)
         rounds = range(1, runner.max_rounds + 1)
         count = statistics.median(len(runner.client_sampler.participants(r)) for r in rounds)

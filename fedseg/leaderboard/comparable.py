@@ -14,7 +14,7 @@ from typing import Any
 
 from fedseg.config.keys import PROTOCOL, select
 from fedseg.leaderboard.benchmarks import DATASETS, MODELS, Benchmark, Setting
-from fedseg.leaderboard.methods import AUGMENTATIONS, component_type
+from fedseg.leaderboard.methods import AUGMENTATIONS, batchnorm_policy, component_type
 from fedseg.metric_names import Metric
 from fedseg.runs.history import Participation
 from fedseg.runs.schema import DataEntry, Results
@@ -55,8 +55,12 @@ DEFAULTS: Mapping[str, Any] = {  # what a config may omit, besides empty lists
     "val_evaluator.ignore_index": 255,
 }
 TRAIN_STEPS = "train_dataloader.transforms"
-# of these, the class decides which other values belong to a protocol
-DECIDING = ("batchnorm.type", "train_dataloader.dataset.style.type")
+STYLE = "train_dataloader.dataset.style.type"
+
+
+def deciding_parts(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The parts of a method that decide which other values belong to its protocol, by name."""
+    return {"bn": batchnorm_policy(config), "style": select(config).get(STYLE)}
 
 
 def protocol_of(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -105,10 +109,9 @@ def model_name(results: Results) -> str:
 
 def matches(results: Results, settings: Sequence[Setting]) -> list["Match"]:
     """A run beside each of some settings."""
-    values = select(results.config or {})
-    classes = {key: values.get(key) for key in DECIDING}
+    parts = deciding_parts(results.config or {})
     protocol = None if results.config is None else protocol_of(results.config)
-    return [Match(results, setting, protocol, classes) for setting in settings]
+    return [Match(results, setting, protocol, parts) for setting in settings]
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +121,7 @@ class Match:
     results: Results
     setting: Setting
     protocol: Mapping[str, Any] | None  # of the run; None: its config is not there
-    classes: Mapping[str, Any]  # of the run's components that a variant asks for
+    parts: Mapping[str, Any]  # of the run's method, as in :func:`deciding_parts`
 
     @cached_property
     def reasons(self) -> tuple[str, ...]:
@@ -233,7 +236,7 @@ class Match:
         if self.protocol is None:
             return {}
         tests = tuple(f"val_dataloader.{domain}." for domain in domains)
-        batches = [f"{test}batch_size" for test in tests if self.results.batchnorm is None]
+        batches = [f"{test}batch_size" for test in tests if self.parts["bn"] is None]
 
         def pairs(wanted: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
             return {
@@ -248,7 +251,7 @@ class Match:
         wanted = self.setting.protocol
         fewest = pairs(wanted)
         for variant in self.setting.variants:
-            if all(self.classes[key] == cls for key, cls in variant["when"].items()):
+            if all(self.parts[name] == part for name, part in variant["when"].items()):
                 other = {**wanted, **variant["change"]}
                 if variant["when"] or len(pairs(other)) < len(fewest):
                     fewest, wanted = pairs(other), other

@@ -18,6 +18,7 @@ LOCAL_OPTIMIZERS = {"SAMOptimWrapper": "sam", "ASAMOptimWrapper": "asam"}
 BESIDES = ("compression", "privacy", "robust", "attack")  # without a published vocabulary
 RELEASED = "ReleasedPartition"  # the papers' own clients, where others draw by the same rule
 WEIGHTS = "ClassWeights"  # a local loss that is no algorithm's
+BATCHNORM = {"@batchnorm": "fedbn", "@batchnorm.statistics": "silobn"}  # entries of ``personal``
 AUGMENTATIONS = {"Mixup": "mixup", "Cutout": "cutout", "LABStyle": "lab", "CFSIStyle": "cfsi"}
 NAMES: Mapping[str, str] = read_json("benchmarks.json")["methods"]
 """Key of a method or of a part of it -> its name for the reader."""
@@ -84,19 +85,30 @@ def method_of_results(results: Results, local_epochs: int | None) -> Method:
     extra = _join(extra, "class weights" if weighted else None)
     extra = _join(extra, *_parts(results.config or {}))
     algorithm = _with_local_optimizer(algorithm, component_type(results.optim_wrapper))
-    parts = (
-        component_type(part).lower() or None for part in (results.averaging, results.batchnorm)
-    )
-    return Method(algorithm, *parts, _augmentation(results), server_opt, extra)
+    averaging = component_type(results.averaging).lower() or None
+    bn = batchnorm_policy(results.config or {})
+    return Method(algorithm, averaging, bn, _augmentation(results), server_opt, extra)
+
+
+def batchnorm_policy(config: Mapping[str, Any]) -> str | None:
+    """Which of BatchNorm's tensors stay with the clients, ``silobn`` or ``fedbn``; None: none."""
+    entries = _personal_entries(config)
+    return next((policy for entry, policy in BATCHNORM.items() if entry in entries), None)
+
+
+def _personal_entries(config: Mapping[str, Any]) -> list[str]:
+    """The entries of ``personal``, which may be anything."""
+    personal = config.get("personal")
+    entries = personal if isinstance(personal, list) else [personal]
+    return [str(entry) for entry in entries if entry]
 
 
 def _parts(config: Mapping[str, Any]) -> Iterator[str]:
     """The part of a config that published records have no words for; it may hold anything."""
     yield from (component_type(config.get(key)) for key in BESIDES)
-    personal = config.get("personal")
+    personal = [entry for entry in _personal_entries(config) if entry not in BATCHNORM]
+    yield f"personal {' '.join(personal)}" if personal else ""
     model = config.get("model")
-    patterns = personal if isinstance(personal, list) else [personal]
-    yield "personal " + " ".join(map(str, patterns)) if personal else ""
     yield "LoRA" if isinstance(model, Mapping) and model.get("lora") else ""
 
 

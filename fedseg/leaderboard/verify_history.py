@@ -1,7 +1,6 @@
 """Check that a history has the rounds, participants, evaluations and traffic of its config."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from types import SimpleNamespace
 from typing import Any
 
 from mmengine.config import Config
@@ -53,10 +52,9 @@ def client_traffic(config: Config, runner: Any, client_sizes: Mapping[str, int])
     algorithm = build(ALGORITHMS, config.algorithm, "algorithm")
     rounds = config.train_cfg.max_rounds
     local = build_local_optimizer(config.optim_wrapper, runner.flat, rounds)
+    algorithm.local_state = runner.local_state
     algorithm.setup(runner.flat, local, rounds)
-    server = Server(runner.flat, len(client_sizes), algorithm.server_vectors)
-    if runner.batchnorm is not None:
-        runner.batchnorm.before_train(SimpleNamespace(server=server, algorithm=algorithm))
+    server = Server(runner.flat, len(client_sizes), algorithm.server_vectors, runner.local_state)
     options = {"seed": config.randomness.seed, "call_hook": lambda *_, **__: None}
     data = algorithm.data = _NoBatches(client_sizes)
     loss = LocalLoss()
@@ -68,7 +66,11 @@ def client_traffic(config: Config, runner: Any, client_sizes: Mapping[str, int])
     postprocessors = build_postprocessors(config)
     for step in postprocessors:
         step.setup(runner.flat, algorithm, data, config.randomness.seed)
-    options |= {"local_loss": loss, "postprocessors": postprocessors}
+    options |= {
+        "local_loss": loss,
+        "local_state": runner.local_state,
+        "postprocessors": postprocessors,
+    }
     trainer = _IdleTrainer(runner.flat, algorithm, local, data, **options)
     return rehearse(trainer, server, 0)
 

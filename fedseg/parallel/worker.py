@@ -30,7 +30,6 @@ from fedseg.core.messages import Message, Outcome, Task, Update, num_bytes
 from fedseg.engine.executor import block_size, train_block
 from fedseg.errors import DataError, ResourceError, resource_error
 from fedseg.evaluation.domains import EvalTask
-from fedseg.hooks.local_state import LocalState
 from fedseg.loaders.workers import SIGNALS
 from fedseg.memory import map_tensors
 from fedseg.parallel.cluster import serialize_tensors
@@ -215,7 +214,7 @@ class Worker:
         run.domain_clients, run.trainer = trainer.data.clients_by_domain(), trainer
         run.algorithm, run.optim_wrapper = trainer.algorithm, trainer.local
         run.autocast, run.max_rounds = trainer.autocast, self.cfg.train_cfg.max_rounds
-        run.batchnorm = next((h for h in run.hooks if isinstance(h, LocalState)), None)
+        run.local_state = trainer.local_state
         run.client_sampler = build_sampler(
             self.cfg.client_sampler, trainer.data.clients, trainer.seed
         )

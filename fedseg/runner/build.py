@@ -40,6 +40,7 @@ from fedseg.core.flat import FlatModel
 from fedseg.core.forward import forward, prepare_batch
 from fedseg.core.hook import FederatedHook
 from fedseg.core.local_loss import LocalLoss
+from fedseg.core.local_state import LocalState
 from fedseg.core.messages import Payload
 from fedseg.core.seeds import seed_for
 from fedseg.datasets.arrays import is_rendered
@@ -50,7 +51,6 @@ from fedseg.errors import ConfigError, DataError
 from fedseg.evaluation.sets import EvaluationSet
 from fedseg.files import sha256
 from fedseg.hooks.averaging import ModelAverage
-from fedseg.hooks.local_state import LocalState
 from fedseg.loaders.partitioned import PartitionedData
 from fedseg.loaders.streaming import temporary_seed
 from fedseg.memory import find_fault
@@ -97,7 +97,7 @@ POSTPROCESSORS = {
 def build_trainer(config: Config | Mapping[str, Any], run: Any = None) -> ClientTrainer:
     """Build model, data, local optimizer, algorithm and local loss of a config: a trainer.
 
-    The BatchNorm policy and custom hooks act on the clients as in a run.
+    Custom hooks act on the clients as in a run.
 
     Args:
         run: what the hooks see as ``runner``, and keeps them as ``hooks``; None: the trainer.
@@ -110,8 +110,8 @@ def build_trainer(config: Config | Mapping[str, Any], run: Any = None) -> Client
     set_random_seed(**cfg.randomness)
     flat = build_vectors(move_model(build_model(cfg), cfg), cfg)
     load_start(flat, cfg.get("load_from"))
-    of_clients = ("batchnorm", "custom_hooks")
-    hooks = [hook for field, hook in build_hooks(cfg) if field.startswith(of_clients)]
+    local_state = build_local_state(cfg, flat)
+    hooks = [hook for field, hook in build_hooks(cfg) if field.startswith("custom_hooks")]
     bind_hooks(hooks, flat)
 
     def call_hook(stage: str, **arguments: Any) -> None:
@@ -119,7 +119,7 @@ def build_trainer(config: Config | Mapping[str, Any], run: Any = None) -> Client
             if hasattr(hook, stage):
                 getattr(hook, stage)(run or trainer, **arguments)
 
-    trainer = assemble_trainer(cfg, flat, call_hook=call_hook, hooks=hooks)
+    trainer = assemble_trainer(cfg, flat, local_state=local_state, call_hook=call_hook, hooks=hooks)
     (run or trainer).hooks = hooks
     return trainer
 
@@ -136,10 +136,6 @@ def build_hooks(cfg: Config) -> list[tuple[str, Any]]:
         hooks[name] = {**hooks[name], **changes} if isinstance(changes, Mapping) else changes
     fields = {f"default_hooks.{name}": (hook, FederatedHook) for name, hook in hooks.items()}
     fields["averaging"] = cfg.get("averaging"), ModelAverage
-    personal = cfg.get("personal") or ()
-    own_model = getattr(find_class(ALGORITHMS, cfg.algorithm, "algorithm"), "own_model", None)
-    stays = {"type": "LocalState"} if personal or own_model else None
-    fields["batchnorm"] = cfg.get("batchnorm") or stays, LocalState
     for number, hook in enumerate(cfg.get("custom_hooks") or []):
         fields[f"custom_hooks[{number}]"] = hook, FederatedHook
     built = []
@@ -149,11 +145,8 @@ def build_hooks(cfg: Config) -> list[tuple[str, Any]]:
         options = dict(config) if isinstance(config, Mapping) else {}
         priority = options.pop("priority", None)
         hook = build(HOOKS, options or config, field, base=kind)
-        if kind is LocalState:
-            hook.parts, hook.own_model = personal, own_model
-        if kind is FederatedHook and isinstance(hook, ModelAverage | LocalState):
-            own_field = "averaging" if isinstance(hook, ModelAverage) else "batchnorm"
-            raise ConfigError(f"{field}: {type(hook).__name__} goes into {own_field}")
+        if kind is FederatedHook and isinstance(hook, ModelAverage):
+            raise ConfigError(f"{field}: {type(hook).__name__} goes into averaging")
         hook.priority = hook.priority if priority is None else priority
         try:
             built.append((get_priority(hook.priority), field, hook))
@@ -161,6 +154,15 @@ def build_hooks(cfg: Config) -> list[tuple[str, Any]]:
             known = ", ".join(Priority.__members__)
             raise ConfigError(f"{field}.priority: must be 0 to 100 or one of {known}") from error
     return [(field, hook) for _, field, hook in sorted(built, key=itemgetter(0))]
+
+
+def build_local_state(cfg: Config, flat: FlatModel) -> LocalState | None:
+    """What stays with each client: ``personal``, and own models of an algorithm; None: nothing."""
+    personal = cfg.get("personal") or ()
+    own_model = getattr(find_class(ALGORITHMS, cfg.algorithm, "algorithm"), "own_model", None)
+    if not personal and own_model is None:
+        return None
+    return LocalState(flat, personal, own_model)
 
 
 def bind_hooks(hooks: list[Any], flat: FlatModel) -> None:
@@ -357,6 +359,7 @@ def assemble_trainer(
     cfg: Config,
     flat: FlatModel,
     *,
+    local_state: LocalState | None = None,
     call_hook: Callable[..., None],
     hooks: Iterable[Any] = (),
     check: Callable[[], None] = lambda: None,
@@ -365,6 +368,7 @@ def assemble_trainer(
     """The trainer around a model.
 
     Args:
+        local_state: what stays with each client; None: nothing.
         hooks: which may have payloads.
         call_hook: called as ``call_hook(stage, **arguments)``.
         check: called before every local step; raises to stop early.
@@ -393,7 +397,7 @@ def assemble_trainer(
             "averaging: FedExLoRA changes frozen weights every round, which an average does not "
             "include: set averaging=None, or take FlexLoRA"
         )
-    algorithm.data = data
+    algorithm.local_state = local_state
     algorithm.setup(flat, local, train.max_rounds)
     chosen = LocalLoss() if cfg.get("local_loss") is None else cfg.local_loss
     local_loss = build(LOCAL_LOSSES, chosen, "local_loss", base=LocalLoss)
@@ -410,6 +414,7 @@ def assemble_trainer(
         data,
         seed=cfg.randomness.seed,
         local_loss=local_loss,
+        local_state=local_state,
         payloads=payloads,
         postprocessors=postprocessors,
         sum_rule=build_sum_rule(cfg, algorithm, postprocessors),
@@ -506,7 +511,9 @@ def _trains_on(flat: FlatModel, batch: Any) -> bool:
 def build_evaluation(cfg: Config, kind: str, run: Any) -> Any:
     """The loop that evaluates a run on the config's ``"val"`` or ``"test"`` sets."""
     if not hasattr(run, "trainer") and trains_clients(cfg, kind):  # a test
-        run.trainer = assemble_trainer(cfg, run.flat, call_hook=run.call_hook)
+        run.trainer = assemble_trainer(
+            cfg, run.flat, local_state=run.local_state, call_hook=run.call_hook
+        )
         run.data = run.trainer.data
     parts = {name: cfg[f"{kind}_{name}"] for name in ("dataloader", "evaluator")}
     return build(LOOPS, dict(cfg[f"{kind}_cfg"]), f"{kind}_cfg", {"runner": run, **parts})

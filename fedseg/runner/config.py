@@ -41,8 +41,8 @@ Component = Mapping | None
 KEYS: Mapping[str, Any] = {
     **dict.fromkeys(
         (
-            *("algorithm", "attack", "averaging", "batchnorm", "compression", "custom_imports"),
-            *("executor", "local_loss", "privacy", "randomness", "robust", "state_store"),
+            *("algorithm", "attack", "averaging", "compression", "custom_imports", "executor"),
+            *("local_loss", "privacy", "randomness", "robust", "state_store"),
             *("test_cfg", "val_cfg", "visualizer"),
         ),
         Component,
@@ -295,7 +295,7 @@ def check_config(config: Config) -> None:
 
     from fedseg.core.algorithm import Algorithm
     from fedseg.core.local_loss import LocalLoss
-    from fedseg.hooks import LocalState, ModelAverage
+    from fedseg.hooks import ModelAverage
 
     mistakes = Mistakes()
     with mistakes:
@@ -308,7 +308,6 @@ def check_config(config: Config) -> None:
     for field, registry, base in (
         ("algorithm", ALGORITHMS, Algorithm),
         ("averaging", HOOKS, ModelAverage),
-        ("batchnorm", HOOKS, LocalState),
         ("client_sampler", SAMPLERS, object),
         ("local_loss", LOCAL_LOSSES, LocalLoss),
     ):

@@ -40,8 +40,6 @@ def make_plan(runner: FederatedRunner) -> dict[str, Any]:
     machine in its present state; memory, traffic and client state are in bytes.
     """
     runner.build_federation()
-    if runner.batchnorm is not None:
-        runner.batchnorm.before_train(runner)
     for postprocessor in runner.trainer.postprocessors:
         postprocessor.check(runner)
     data, loop, algorithm, server = runner.data, runner.train_loop, runner.algorithm, runner.server
@@ -63,10 +61,6 @@ def make_plan(runner: FederatedRunner) -> dict[str, Any]:
     if full_gradients:
         batches = sum(len(data.full_sizes(c)) for chosen in participants for c in chosen)
         training += rehearsal.full_seconds * batches * full_gradients
-    state = rehearsal.state
-    if runner.batchnorm is not None:
-        masks = (runner.batchnorm.buffer_mask, runner.batchnorm.parameter_mask)
-        state += sum(int(mask.sum()) for mask in masks) * server.w.element_size()
     gpu_memory, workers = {}, {}
     if server.w.is_cuda:
         gpu_memory["peak GPU memory so far"] = torch.cuda.max_memory_allocated(server.w.device)
@@ -88,7 +82,7 @@ def make_plan(runner: FederatedRunner) -> dict[str, Any]:
         "parameters": runner.flat.num_parameters,
         "traffic down per round": _spread([rehearsal.down * len(c) for c in participants]),
         "traffic up per round": _spread([rehearsal.up * len(c) for c in participants]),
-        "client state when all have trained": state * len(data.clients),
+        "client state when all have trained": rehearsal.state * len(data.clients),
         "peak memory so far": peak_memory() or 0,
         **gpu_memory,
         **workers,

@@ -42,7 +42,7 @@ from fedseg.trust import (
 
 # Hooks, trackers, launchers and whatever else MMEngine would build of a config are left out.
 EVALUATED = (
-    *("model", "train_cfg", "averaging", "batchnorm", "personal", "dtype", "device"),
+    *("model", "train_cfg", "averaging", "personal", "dtype", "device"),
     "compression",
     "privacy",
     *("val_dataloader", "val_evaluator", "val_cfg", "test_dataloader", "test_evaluator"),

@@ -23,7 +23,7 @@ from fedseg.runs.results import environment
 
 # values of keys that a config may leave out
 DEFAULTS = {"train_cfg.amp": False, "channels_last": True}
-# without a BatchNorm policy no figure depends on them
+# where clients keep nothing no figure depends on them
 TEST_BATCHES = r"val_dataloader\.[^.]*\.(batch_size|drop_last)"
 OWN_IMAGES = "train images without a checksum"
 # of a schedule's state, how far it has got; ``end`` only says when it stops
@@ -74,9 +74,9 @@ def collect(run: Any) -> dict[str, Any]:
     }
     if run.held_out:
         payload["held_out"] = {client: one.tolist() for client, one in run.held_out.items()}
-    if run.batchnorm is not None:  # small, and an old checkpoint's state files are deleted
+    if run.local_state is not None:  # small, and an old checkpoint's state files are deleted
         states = ((client, run.store.get(client)) for client in run.store.keys())  # noqa: SIM118
-        personal = ((client, run.batchnorm.select_state(state)) for client, state in states)
+        personal = ((client, run.local_state.select_state(state)) for client, state in states)
         payload["client_statistics"] = {client: state for client, state in personal if state}
     check_server(payload, f"round {payload['round']}")
     averaged = run.averaged_model()
@@ -233,7 +233,7 @@ def restore_for_test(run: Any, payload: dict[str, Any]) -> None:
     run.domain_clients = dict(payload.get("domain_clients", {}))
     held = payload.get("held_out", {})
     run.held_out = {client: np.array(indices, dtype=np.int64) for client, indices in held.items()}
-    if run.batchnorm is not None:
+    if run.local_state is not None:
         for client, state in payload.get("client_statistics", {}).items():
             run.store.stage(client, state)
         run.store.commit(payload.get("round", 0))
@@ -291,7 +291,7 @@ def _identity(run: Any, round_: int) -> dict[str, Any]:
         for name, value in {**DEFAULTS, **select(config, resumed=True)}.items()
         if (begun or not name.startswith("averaging"))
         and not (name.endswith(".drop_last") and value is False)
-        and (run.batchnorm is not None or not re.fullmatch(TEST_BATCHES, name))
+        and (run.local_state is not None or not re.fullmatch(TEST_BATCHES, name))
     }
     if begun:
         identity["averaging: first round"] = run.averaging.first_round(run.max_rounds)

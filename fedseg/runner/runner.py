@@ -15,12 +15,12 @@ from torch import Tensor, nn
 
 from fedseg.config.components import LOCAL_TRAINING
 from fedseg.core.flat import FlatModel
+from fedseg.core.local_state import LocalState
 from fedseg.core.server import Server
 from fedseg.engine.executor import Executor
 from fedseg.evaluation.domains import statistics_batches, statistics_of
 from fedseg.files import make_folder, remove_temporaries
 from fedseg.hooks.averaging import ModelAverage
-from fedseg.hooks.local_state import LocalState
 from fedseg.hooks.trackers import build_trackers, build_visualizer
 from fedseg.memory import threads
 from fedseg.registry import EXECUTORS, LOOPS, RUNNERS, build, check_arguments
@@ -30,6 +30,7 @@ from fedseg.runner.build import (
     bind_hooks,
     build_evaluation,
     build_hooks,
+    build_local_state,
     build_model,
     build_schedulers,
     build_vectors,
@@ -67,7 +68,8 @@ class FederatedRunner(Runner):
     Attributes:
         trainer: what trains the clients; has the algorithm, the data and the local optimizer.
         stores: every state store by name; ``store`` is the clients'.
-        averaging, batchnorm: their hooks, or None.
+        local_state: what stays with each client, or None.
+        averaging: its hook, or None.
         environments: what computed the rounds from each ``round`` on; several after a resume with
             another number of threads or other packages.
         visualizer: while rounds are trained, what a hook adds to it reaches the trackers.
@@ -99,7 +101,7 @@ class FederatedRunner(Runner):
         self.stores: dict[str, StateStore] = {}
         self.round = 0
         self.averaging: ModelAverage | None = None
-        self.batchnorm: LocalState | None = None
+        self.local_state: LocalState | None = None
         self.flat: FlatModel | None = None
         self.client_sizes: dict[str, int] = {}
         self.domain_clients: dict[str, list[str]] = {}
@@ -156,8 +158,8 @@ class FederatedRunner(Runner):
     def register_hooks(self, default_hooks: Any = None, custom_hooks: Any = None) -> None:
         for field, hook in build_hooks(self.cfg):
             self.register_hook(hook)
-            if field in ("averaging", "batchnorm"):
-                setattr(self, field, hook)
+            if field == "averaging":
+                self.averaging = hook
 
     # ---------------------------------------------------------------- what a run consists of
 
@@ -196,6 +198,7 @@ class FederatedRunner(Runner):
         """The model's vectors, the hooks that look at them, the clients' states."""
         self.flat = build_vectors(self.model, self.cfg)
         load_start(self.flat, load_from)
+        self.local_state = build_local_state(self.cfg, self.flat)
         bind_hooks(self._hooks, self.flat)
         options = self.cfg.get("state_store") or {}
         check_arguments(StateStore, options, "state_store", ("folder",))
@@ -209,6 +212,7 @@ class FederatedRunner(Runner):
             self.trainer = assemble_trainer(
                 cfg,
                 self.flat,
+                local_state=self.local_state,
                 call_hook=self.call_hook,
                 hooks=self.hooks,
                 check=self.interrupt.check,
@@ -221,7 +225,9 @@ class FederatedRunner(Runner):
         self.held_out = getattr(self.data, "held_out", {})
         self.client_sampler = build_sampler(cfg.client_sampler, self.data.clients, self.seed)
         self.client_sampler.participants(self.max_rounds)  # a list that is too short fails here
-        self.server = Server(self.flat, len(self.data.clients), self.algorithm.server_vectors)
+        self.server = Server(
+            self.flat, len(self.data.clients), self.algorithm.server_vectors, self.local_state
+        )
         self.server.keep(self.trainer.payloads.values())
         self.executor: Executor = build(EXECUTORS, cfg.executor, "executor")
         self.executor.bind(self)
@@ -290,7 +296,7 @@ class FederatedRunner(Runner):
             estimate: re-estimate its BatchNorm statistics where configured, for an evaluation.
         """
         averaged = self.averaging.averaged_model(self) if self.averaging is not None else None
-        local = self.batchnorm is not None and not self.batchnorm.estimable
+        local = self.local_state is not None and not self.local_state.estimable
         if averaged is None or self.averaging.bn != "reestimate" or local:
             return averaged
         if not self.has_estimate:

@@ -81,7 +81,7 @@ def _lacks_estimate(runner: FederatedRunner, payload: Mapping[str, Any]) -> bool
     """True for an averaged model whose BatchNorm statistics were not re-estimated as configured."""
     if getattr(runner.averaging, "bn", None) != "reestimate":
         return False
-    if runner.batchnorm is not None and not runner.batchnorm.estimable:
+    if runner.local_state is not None and not runner.local_state.estimable:
         return False
     return "averaged_state_dict" in payload and not payload.get("reestimated")
 

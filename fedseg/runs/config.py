@@ -22,7 +22,9 @@ from fedseg.files import digest, own_path, read_json, sha256
 CONFIG_FILE = "config.json"
 REWRITE = "write the file again with fedseg train CONFIG --work-dir DIR --resume"
 FLOAT, ITEMS = "__float__", "__items__"
-COMPONENTS = ("algorithm", "local_loss", "optim_wrapper", "averaging", "batchnorm")
+COMPONENTS = ("algorithm", "local_loss", "optim_wrapper", "averaging")
+# the key ``batchnorm`` of earlier versions: its type -> the entry of ``personal``
+BATCHNORM = {"SiloBN": "@batchnorm.statistics", "FedBN": "@batchnorm"}
 WINDOW = 100  # rounds at the end over which metrics are averaged, unless the config says otherwise
 
 
@@ -84,7 +86,25 @@ def recorded_config(folder: Path, checksum: str | None = None) -> dict[str, Any]
     config = read_json(path, REWRITE, strict=False, object_hook=_from_json)
     if not isinstance(config, dict) or not all(isinstance(key, str) for key in config):
         raise DataError(f"{path}: is not the config of a run")
-    return config
+    return _with_todays_keys(config)
+
+
+def _with_todays_keys(config: dict[str, Any]) -> dict[str, Any]:
+    """A recorded config whose ``batchnorm``, a key of earlier versions, is part of ``personal``.
+
+    With options of its own, such as ``layers``, it has no counterpart and stays as it is.
+    """
+    policy = config.get("batchnorm")
+    if policy is None:
+        return {key: value for key, value in config.items() if key != "batchnorm"}
+    kind = policy.get("type") if isinstance(policy, Mapping) else policy
+    options = set(policy) - {"type", "priority"} if isinstance(policy, Mapping) else set()
+    if options or not isinstance(kind, str) or kind not in BATCHNORM:
+        return config
+    personal = config.get("personal") or []
+    entries = personal if isinstance(personal, list) else [personal]
+    renamed = {key: value for key, value in config.items() if key != "batchnorm"}
+    return {**renamed, "personal": [BATCHNORM[kind], *entries]}
 
 
 # ---------------------------------------------------------------- facts

@@ -157,7 +157,6 @@ class Results(ResultsFile, Summary):
     local_loss: Component | None
     optim_wrapper: Component
     averaging: Component | None
-    batchnorm: Component | None
     amp: bool  # whether the run computed in bfloat16
     local_epochs: Count | None  # length of local training: either this or local_steps
     local_steps: Count | None

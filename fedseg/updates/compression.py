@@ -22,11 +22,12 @@ from fedseg.core.algorithm import Algorithm
 from fedseg.core.client import Client
 from fedseg.core.client_data import ClientData
 from fedseg.core.flat import FlatModel
+from fedseg.core.local_state import shared_slots
 from fedseg.core.messages import Update
 from fedseg.core.seeds import generator_for
 from fedseg.errors import ConfigError
 from fedseg.registry import COMPRESSIONS
-from fedseg.updates.postprocessor import Postprocessor, shared_slots
+from fedseg.updates.postprocessor import Postprocessor
 
 MEMORY = "compression.memory"  # in the client's state: what was not sent
 INDEX_BYTES = 4
@@ -48,7 +49,7 @@ class Compression(Postprocessor):
 
     def setup(self, flat: FlatModel, algorithm: Algorithm, data: ClientData, seed: int) -> None:
         self.seed = seed
-        self.spans = [slot.span for slot in shared_slots(flat)]
+        self.spans = [slot.span for slot in shared_slots(flat, algorithm.local_state)]
         self.size = sum(span.stop - span.start for span in self.spans)
         self._algorithm = algorithm
 

@@ -6,7 +6,7 @@ from fedseg.core.aggregate import Aggregate, SumRule
 from fedseg.core.algorithm import Algorithm
 from fedseg.core.client import Client
 from fedseg.core.client_data import ClientData
-from fedseg.core.flat import FlatModel, Slot
+from fedseg.core.flat import FlatModel
 from fedseg.core.messages import Update
 from fedseg.core.server import Server
 
@@ -57,8 +57,3 @@ class Postprocessor:
     def results(self, rounds: int) -> dict[str, Any]:
         """Entries of ``results.json`` after so many rounds, by name."""
         return {}
-
-
-def shared_slots(flat: FlatModel) -> list[Slot]:
-    """Where the tensors that a client sends lie in its update: all but personal and empty ones."""
-    return [slot for slot in flat.slots if slot.numel and slot.name not in flat.personal_names]

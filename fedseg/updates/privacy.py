@@ -29,13 +29,14 @@ from fedseg.core.algorithm import Algorithm
 from fedseg.core.client import Client
 from fedseg.core.client_data import ClientData
 from fedseg.core.flat import FlatModel
+from fedseg.core.local_state import shared_slots
 from fedseg.core.messages import Size, Update
 from fedseg.core.seeds import generator_for
 from fedseg.core.server import Server
 from fedseg.errors import ConfigError
 from fedseg.registry import ALGORITHMS, PRIVACIES
 from fedseg.updates.accountant import Accountant
-from fedseg.updates.postprocessor import Postprocessor, shared_slots
+from fedseg.updates.postprocessor import Postprocessor
 
 COUNTED = ("FedAvg", "FedProx")  # algorithms whose server moves by the mean of the updates alone
 
@@ -118,7 +119,7 @@ class DPFedAvg(Postprocessor):
     def setup(self, flat: FlatModel, algorithm: Algorithm, data: ClientData, seed: int) -> None:
         self.seed = seed
         self.num_clients = len(data.clients)
-        self._spans = [slot.span for slot in shared_slots(flat)]
+        self._spans = [slot.span for slot in shared_slots(flat, algorithm.local_state)]
 
     # ---------------------------------------------------------------- clip, add noise
 
@@ -191,7 +192,7 @@ class DPFedAvg(Postprocessor):
         if run.server.traffic(Size()):
             yield (
                 "BatchNorm statistics are averaged without noise: let them stay with the clients "
-                "(batchnorm=dict(type='SiloBN')) or freeze them (model.freeze)"
+                "(personal='@batchnorm.statistics') or freeze them (model.freeze)"
             )
         if getattr(run.data.dataset, "style", None) is not None:
             yield "styles of images go to other clients: leave style out"

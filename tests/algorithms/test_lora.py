@@ -140,7 +140,7 @@ def test_methods(tmp_path, monkeypatch, rule, conv, workers):
             assert torch.equal(found[A], begin[A])
     if rule == "fedsa":
         for client, state in toyseg.client_states(config)["clients"].items():
-            kept = state["bn.affine"].view(-1)
+            kept = state["personal.parameters"].view(-1)
             torch.testing.assert_close(kept, own[client][B].flatten(), rtol=1e-10, atol=1e-12)
     sent = sum(begin[n].numel() for n in (*HEAD, A, B))
     sent -= {"ffa": begin[A].numel(), "fedsa": begin[B].numel()}.get(rule, 0)

@@ -85,10 +85,10 @@ def test_no_gradient_at_all_stops_the_run(tmp_path):
 
 def test_a_clients_own_statistics_are_kept_once(tmp_path):
     """SiloBN's in the exchange that trains: those of the first are no state."""
-    config = toyalgorithms.run(tmp_path, MIME, batchnorm={"type": "SiloBN"})
+    config = toyalgorithms.run(tmp_path, MIME, personal=["@batchnorm.statistics"])
     states = toyseg.client_states(config)["clients"]
     assert states.keys() == toyalgorithms.TRAINED
-    counts = {c: int(s["bn.counter.bn1.num_batches_tracked"]) for c, s in states.items()}
+    counts = {c: int(s["personal.counter.bn1.num_batches_tracked"]) for c, s in states.items()}
     steps = dict.fromkeys(counts, 0)
     for line in toyseg.history(config):
         for participant in line["participants"]:

@@ -1,8 +1,8 @@
 """Runs that are killed at random moments and resumed until they are done.
 
-Every algorithm and average takes its turn, the rest is drawn: BatchNorm policies, where states are
-kept, loader workers, schedules. What a run carries on and its history must be those of the
-undisturbed run, bit for bit.
+Every algorithm and average takes its turn, the rest is drawn: what of BatchNorm stays with clients,
+where states are kept, loader workers, schedules. What a run carries on and its history must be
+those of the undisturbed run, bit for bit.
 """
 
 import os
@@ -40,7 +40,6 @@ AVERAGES = (
     {"_delete_": True, "type": "WIMA", "window": 2, "memory_limit": 0},
 )
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
-SILO = {"type": "SiloBN"}
 PLAIN = ("FedAvg", "FedProx", "FedACG")  # without corrections of each client's own
 MOST_KILLS, TIMEOUT = 4, 120
 
@@ -71,7 +70,7 @@ def draw_runs(seed: int, rounds: int = 4) -> list[Run]:
     """Runs with every algorithm, in memory and on disk, with and without workers."""
     rng, runs = random.Random(seed), []
     for number, name in enumerate([*ALGORITHMS] * 4):
-        policies = [None, SILO, {"type": "FedBN"}] if name in PLAIN else [None, SILO]
+        policies = [None, toyseg.SILOBN, *([toyseg.FEDBN] if name in PLAIN else [])]
         changes = {
             "algorithm": {"type": name, **ALGORITHMS[name]},
             "optim_wrapper": OPTIMIZERS.get(name, SGD),
@@ -88,7 +87,7 @@ def draw_runs(seed: int, rounds: int = 4) -> list[Run]:
         if resident:  # small images on the device, and a loss that keeps the clients' models
             changes["local_loss"] = {"type": "MOON", "mu": 1.0, "tau": 0.5}
         else:
-            changes["batchnorm"] = rng.choice(policies)
+            changes["personal"] = rng.choice(policies)
             changes["train_dataloader"] = {"num_workers": rng.choice([0, 1, 2])}
         runs.append(Run(f"kill-{number}", changes, resident, rng.randrange(2**32)))
     rng.shuffle(runs)

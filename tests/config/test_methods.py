@@ -97,7 +97,7 @@ def test_a_users_file_keeps_its_name_and_its_values_win(write):
     assert (config.clients, config.folder) == (5, "tuned")
     more = load_config(path, ["silobn"])
     assert more.experiment_name == "tuned_silobn" and more.optim_wrapper.rho == 0.3
-    assert more.batchnorm == dict(type="SiloBN")
+    assert more.personal == ["@batchnorm.statistics"]
     child = write("child.py", '_base_ = "tuned.py"\nmethods = ["fedsam"]\n')
     config = load_config(child)
     assert config.optim_wrapper.type == "SAMOptimWrapper" and config.optim_wrapper.rho == 0.3

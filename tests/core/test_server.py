@@ -5,6 +5,7 @@ from torch import nn
 
 from fedseg.core.aggregate import Aggregate
 from fedseg.core.flat import FlatModel
+from fedseg.core.local_state import LocalState
 from fedseg.core.messages import ClientResult, Size, Task, Update
 from fedseg.core.server import Server
 
@@ -23,9 +24,10 @@ class Net(nn.Module):
         self.register_buffer("shift", torch.zeros(2))
 
 
-def make_server():
+def make_server(personal=None):
     flat = FlatModel(Net())
-    return flat, Server(flat, 4, ("sigma",))
+    local_state = None if personal is None else LocalState(flat, personal)
+    return flat, Server(flat, 4, ("sigma",), local_state)
 
 
 def test_the_servers_vectors_are_its_own():
@@ -59,11 +61,8 @@ def test_local_buffers_are_left_alone_and_cost_nothing():
     assert server.traffic(Size(2)) == 4 * (2 * 15 + 8) + 8
     assert server.traffic(Size(2, 7)) == 7 + 4 * 8 + 8
     assert server.traffic(Size(2, 7), buffers=False) == 7
-    mask = torch.zeros_like(flat.buffers, dtype=torch.bool)
-    for slot in flat.buffer_slots:
-        if slot.name.startswith("norm"):
-            mask[slot.span] = True
-    server.keep_local(mask, ["norm.num_batches_tracked"], torch.zeros_like(flat.w).bool())
+    flat, server = make_server("@batchnorm.statistics")
+    mask = server.local_state.buffer_mask
     assert server.traffic(Size(1)) == 4 * (15 + 2)
     initial = server.buffers.clone()
     sums = Aggregate({"delta": "samples"})

@@ -134,22 +134,21 @@ def iou(labels, predictions):
     return np.mean([v for v in by_class.values() if v is not None]), by_class
 
 
-@pytest.mark.parametrize("policy", [None, "SiloBN"])
-def test_miou_of_clients_each_with_its_own_statistics(tmp_path, policy):
+@pytest.mark.parametrize("personal", [None, toyseg.SILOBN])
+def test_miou_of_clients_each_with_its_own_statistics(tmp_path, personal):
     everyone = {"client_sampler": {"clients_per_round": 5}, "averaging": None}
-    batchnorm = None if policy is None else {"type": policy}
-    runner = toyseg.train(segmentation(tmp_path, batchnorm=batchnorm, **everyone))
+    runner = toyseg.train(segmentation(tmp_path, personal=personal, **everyone))
     items, table = runner.data.dataset.items, clients_file(runner)["sets"]["clients"]
     trained = {one["client"] for line in runner.history.read() for one in line["participants"]}
     values = {}
     for client, held in runner.data.held_out.items():
         w, buffers = runner.server.w, runner.server.buffers
-        if policy is not None and client not in trained:
+        if personal is not None and client not in trained:
             continue  # by the batch's statistics, with others
-        if policy is not None:
+        if personal is not None:
             buffers = buffers.clone()
-            mask = runner.batchnorm.buffer_mask
-            buffers[mask] = runner.store.get(client)["bn.buffers"]
+            mask = runner.local_state.buffer_mask
+            buffers[mask] = runner.store.get(client)["personal.buffers"]
         runner.flat.w.copy_(w)
         runner.flat.buffers.copy_(buffers)
         runner.model.eval()
@@ -318,7 +317,7 @@ def test_label_maps_are_counted_by_domain(tmp_path, metric, spread, counted):
         tmp_path,
         val_evaluator={"type": metric},
         averaging=None,
-        batchnorm=None,
+        personal=None,
         train_cfg={"max_rounds": 1},
         val_cfg=options,
     )
@@ -334,7 +333,7 @@ VIEWS_OF_SEEN = ("by_domain", "personal", "fine_tuned")
 
 
 def test_what_a_client_costs_a_class(tmp_path):
-    runner = toyseg.train(segmentation(tmp_path, batchnorm=None, averaging=None))
+    runner = toyseg.train(segmentation(tmp_path, personal=None, averaging=None))
     test = next(test for test in runner.val_loop.sets if test.clients)
     runner.val_loop.domains.run(runner.server.w, runner.server.buffers, None, [test])
     (metric,) = test.metrics

@@ -127,7 +127,7 @@ def silo_run(tmp_path_factory) -> Path:
     count = sum(tensor.numel() for name, tensor in weights if ".running_" in name)
     payload["client_sizes"] = {"a": 1, "b": 3}
     payload["client_statistics"] = {
-        client: {"bn.buffers": torch.rand(count) + 0.5} for client in ("a", "b")
+        client: {"personal.buffers": torch.rand(count) + 0.5} for client in ("a", "b")
     }
     save_checkpoint(folder / CHECKPOINT, payload)
     return folder
@@ -176,7 +176,7 @@ def test_the_mean_statistics_are_those_of_all_clients_samples(small_run):
     """A pixel alone is to the only layer what a photograph is behind a global pooling."""
     payload = load_checkpoint(newest_checkpoint(small_run)[1])
     clients = payload["client_statistics"]
-    statistics = torch.stack([state["bn.buffers"] for state in clients.values()]).double()
+    statistics = torch.stack([state["personal.buffers"] for state in clients.values()]).double()
     means, variances = statistics.chunk(2, dim=1)
     samples = torch.tensor([[float(payload["client_sizes"][client])] for client in clients])
     share = samples / samples.sum()

@@ -66,7 +66,7 @@ def test_a_client_with_a_bad_update_is_as_if_it_had_not_been_there(
 
 @pytest.mark.parametrize("name", ["delta", "control", "buffers"])
 def test_everything_that_is_sent_is_measured(tmp_path, name):
-    changes = {"batchnorm": None, "averaging": None, "algorithm": SCAFFOLD}
+    changes = {"personal": None, "averaging": None, "algorithm": SCAFFOLD}
     changes["optim_wrapper"] = toyseg.PLAIN["optim_wrapper"]
     config = toyseg.run(
         tmp_path,

@@ -119,11 +119,11 @@ BAD = {
     **{
         f"FedBN under {name}": (
             {
-                "batchnorm": {"type": "FedBN"},
+                "personal": toyseg.FEDBN,
                 "algorithm": {"type": name, **options},
                 "optim_wrapper": toyseg.PLAIN["optim_wrapper"],
             },
-            f"batchnorm\\.type: FedBN .*{name}.*SiloBN",
+            f"personal: it keeps .*{name}.*share all",
         )
         for name, options in [
             ("FedSMOO", {"rho": 0.1, "beta": 10.0}),
@@ -133,7 +133,7 @@ BAD = {
     },
     "SiloBN without BatchNorm": (
         {"model": {"norm": False}},
-        r"batchnorm: SiloBN needs a model with BatchNorm.*batchnorm=None",
+        r"personal: .*SiloBN.* needs a model with BatchNorm.*leave it out",
     ),
     "bfloat16 and float64": (
         {"dtype": "float64", "train_cfg": {"amp": True}},

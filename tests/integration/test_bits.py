@@ -62,7 +62,7 @@ def test_the_reference_is_worth_comparing(reference):
     assert toyseg.differences(last["state_dict"], first["state_dict"])
     assert toyseg.differences(last["state_dict"], last["averaged_state_dict"])
     states = toyseg.client_states(reference)["clients"]
-    assert len(states) >= 5 and all("bn.buffers" in s for s in states.values())
+    assert len(states) >= 5 and all("personal.buffers" in s for s in states.values())
     other = toyseg.run(Path(reference["work_dir"]).parent / "other", randomness={"seed": 1})
     assert toyseg.run_differences(reference, other)
 
@@ -204,9 +204,12 @@ VARIANTS = {
             "rho_rounds": 3,
         },
         "averaging": {"_delete_": True, "type": "WIMA", "window": 2},
-        "batchnorm": {"type": "FedBN"},
+        "personal": toyseg.FEDBN,
     },
-    "SiloBN, a personal head, a frozen layer": {"personal": "@head", "model": {"freeze": "conv1"}},
+    "SiloBN, a personal head, a frozen layer": {
+        "personal": [*toyseg.SILOBN, "@head"],
+        "model": {"freeze": "conv1"},
+    },
     "Ditto": {"algorithm": {"type": "Ditto"}},
     "what a compression has lost": {"compression": {"type": "TopK", "share": 0.4}},
     "FedAvgM with noise": {
@@ -218,7 +221,7 @@ VARIANTS = {
     "FedAdam, cyclic SWA, no evaluation": {
         "algorithm": {"type": "FedAvg", "server_optim": {"type": "Adam", "lr": 0.1}},
         "averaging": {"start": 2, "cycle": 2, "lr2": 0.01},
-        "batchnorm": None,
+        "personal": None,
         "val_dataloader": None,
         "val_evaluator": None,
     },

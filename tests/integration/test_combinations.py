@@ -17,6 +17,7 @@ from image_files import image_set
 from minibatch import CLASSES, SIDE
 from pairwise import pairwise
 
+from fedseg.core.local_state import shared_slots
 from fedseg.datasets.arrays import write_images
 from fedseg.errors import ConfigError
 from fedseg.hooks import FederatedHook
@@ -139,9 +140,7 @@ def check_run(config: dict[str, Any], down: int, up: int) -> None:
     runner.train()
     w, flat = runner.server.w, runner.flat
     assert torch.isfinite(w).all()
-    shared = [
-        slot for slot in flat.slots if flat.personal is None or not slot.view(flat.personal).any()
-    ]
+    shared = shared_slots(flat, runner.local_state)
     for slot in shared:
         assert not torch.equal(slot.view(w), slot.view(first.w)), f"{slot.name} has not moved"
     check_average(runner, config["averaging"])

@@ -26,9 +26,8 @@ from fedseg.core.server import Server
 from fedseg.datasets import ImageArrays
 from fedseg.engine.trainer import ClientTrainer
 from fedseg.errors import ConfigError
-from fedseg.hooks.local_state import LocalState
 from fedseg.registry import DATASETS
-from fedseg.runner.build import assemble_trainer, bind_hooks, build_hooks, build_model, move_model
+from fedseg.runner.build import assemble_trainer, build_local_state, build_model, move_model
 from fedseg.runner.config import complete_config
 
 IMAGES, CLASSES = 4, 10
@@ -112,8 +111,8 @@ def build_trainer(parts: Mapping[str, Any], **changes: Any) -> ClientTrainer:
     config["optim_wrapper"]["optimizer"]["fused"] = False  # there are no such kernels
     config = complete_config(Config(config))
     flat = FlatModel(move_model(build_model(config), config))
-    bind_hooks([hook for _, hook in build_hooks(config) if isinstance(hook, LocalState)], flat)
-    return assemble_trainer(config, flat, call_hook=call_hook)
+    local_state = build_local_state(config, flat)
+    return assemble_trainer(config, flat, local_state=local_state, call_hook=call_hook)
 
 
 def train(trainer: ClientTrainer, rounds: int = 2) -> None:

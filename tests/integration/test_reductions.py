@@ -71,7 +71,7 @@ def test_the_first_rounds_statistics_are_the_same_bits(tmp_path):
 
 def test_silobn_of_one_client_is_fedavg_of_one_client(tmp_path):
     """Statistics that stay with the only client are the global ones."""
-    silo, _ = federated(tmp_path / "a", batchnorm={"type": "SiloBN"})
+    silo, _ = federated(tmp_path / "a", personal=toyseg.SILOBN)
     plain, _ = federated(tmp_path / "b")
     state = toyseg.client_states(silo)["clients"]["all"]
     one, two = (toyseg.checkpoint(c)["state_dict"] for c in (silo, plain))
@@ -79,4 +79,4 @@ def test_silobn_of_one_client_is_fedavg_of_one_client(tmp_path):
         if "running" not in name and "num_batches" not in name:
             assert torch.equal(one[name], tensor), name
     means = torch.cat([two["bn1.running_mean"], two["bn1.running_var"]])
-    assert torch.equal(state["bn.buffers"][:12], means)
+    assert torch.equal(state["personal.buffers"][:12], means)

@@ -384,7 +384,7 @@ def test_a_round_that_a_hook_ended_has_had_its_step_of_the_schedule(tmp_path):
     toyseg.check_resumed(whole, cut)
 
 
-SILO = {"batchnorm": {"type": "SiloBN"}}
+SILO = {"personal": toyseg.SILOBN}
 TOP = {"compression": {"type": "TopK", "share": 0.4}}
 TEST_SET = {"seen": {"dataset": {"users": {"u": 5}, "domains": {"u": "nowhere"}}}}
 
@@ -392,9 +392,8 @@ TEST_SET = {"seen": {"dataset": {"users": {"u": 5}, "domains": {"u": "nowhere"}}
 @pytest.mark.parametrize(
     ("before", "changes", "what"),
     [
-        (SILO, {"batchnorm": {"layers": "renamed"}}, "batchnorm.layers"),
-        (SILO, {"batchnorm": {"type": "FedBN"}}, "batchnorm"),
-        (SILO, {"batchnorm": None}, "batchnorm"),
+        (SILO, {"personal": toyseg.FEDBN}, "personal"),
+        (SILO, {"personal": None}, "personal"),
         (
             {"param_scheduler": None},
             {"param_scheduler": [{"type": "ExponentialLR", "gamma": 0.5}]},

@@ -11,8 +11,8 @@ from fedseg.leaderboard.comparable import Match, matches, protocol_of
 
 RAINY, PAPER = "idda_rainy_heterogeneous", "idda_rainy_heterogeneous_paper"
 CIFAR = "cifar10_a005_c5_cnn"
-SILO, LAB = {"type": "SiloBN"}, {"type": "LABStyle"}
-WITH_METHODS = {"batchnorm": SILO, "data__train__style": LAB}
+SILO, LAB = ["@batchnorm.statistics"], {"type": "LABStyle"}
+WITH_METHODS = {"personal": SILO, "data__train__style": LAB}
 
 
 def metrics_of(setting) -> dict[str, float]:
@@ -52,7 +52,7 @@ def identified_by_checksum(setting) -> set[str]:
 @pytest.mark.parametrize("setting", settings(), ids=lambda setting: setting.id)
 def test_another_value_of_any_key_of_the_protocol_is_told(setting):
     """Of the composed config, each key with each of its values changed once."""
-    methods = WITH_METHODS if any(v["when"] for v in setting.variants) else {"batchnorm": SILO}
+    methods = WITH_METHODS if any(v["when"] for v in setting.variants) else {"personal": SILO}
     content = toyresults.results(setting.id, metrics_of(setting), **methods)
     results = toyresults.parsed(content)
     assert matches(results, [setting])[0].reasons == ()
@@ -76,8 +76,8 @@ def test_another_value_of_any_key_of_the_protocol_is_told(setting):
 
 
 def test_values_that_a_config_does_not_name_are_told_too():
-    for key in ("dtype", "load_from", "val_evaluator__ignore_index", "batchnorm__layers"):
-        (reason,) = reasons(RAINY, batchnorm=SILO, **{f"config__{key}": "other"})
+    for key in ("dtype", "load_from", "val_evaluator__ignore_index"):
+        (reason,) = reasons(RAINY, personal=SILO, **{f"config__{key}": "other"})
         assert reason == f'{key.replace("__", ".")}: "other", in {RAINY} not set'
 
 
@@ -96,24 +96,24 @@ def test_another_class_is_one_reason():
 def test_a_method_may_have_a_protocol_of_its_own():
     """FedDrive trains SiloBN in smaller batches, and gives LAB any image of other conditions."""
     batch, exclude = "train_dataloader.batch_size", "train_dataloader.dataset.style.exclude"
-    silo = toyresults.results(RAINY, {}, batchnorm=SILO)
+    silo = toyresults.results(RAINY, {}, personal=SILO)
     assert silo["config"]["train_dataloader"]["batch_size"] == 8
     assert reasons(RAINY, config__train_dataloader__batch_size=8)[0].startswith(f"{batch}: 8, in")
-    same = {"batchnorm": SILO, "config__train_dataloader__batch_size": 16}
+    same = {"personal": SILO, "config__train_dataloader__batch_size": 16}
     assert reasons(RAINY, **same) == (f"{batch}: 16, in {RAINY} 8",)
     style = {**LAB, "images_per_domain": None, "exclude": "domain"}
     (reason,) = reasons(
         RAINY, data__train__style=LAB, config__train_dataloader__dataset__style=style
     )
     assert reason == f'{exclude}: "domain", in {RAINY} "condition"'
-    for odd in ({"type": ["SiloBN"]}, {}):  # in an untrusted file
-        assert reasons(RAINY, batchnorm=odd) == ()
+    for odd in ({"type": ["SiloBN"]}, 3, [["@batchnorm"]]):  # in an untrusted file
+        assert reasons(RAINY, personal=odd) == ()
 
 
 def test_the_size_of_test_batches_matters_to_a_batchnorm_policy_alone():
     other = {"config__val_dataloader__seen__batch_size": 3}
     assert reasons(RAINY, **other) == ()
-    (reason,) = reasons(RAINY, batchnorm=SILO, **other)
+    (reason,) = reasons(RAINY, personal=SILO, **other)
     assert reason.startswith("val_dataloader.seen.batch_size: 3, in")
 
 

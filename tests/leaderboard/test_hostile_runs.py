@@ -95,7 +95,6 @@ FIELDS = {
     "a loop": ("val_cfg", THING),
     "a test loop": ("test_cfg", THING),
     "an average": ("averaging", THING),
-    "a BatchNorm policy": ("batchnorm", THING),
     "an algorithm": ("algorithm", THING),
     "a server optimizer": ("algorithm", {"type": "FedAvg", "server_optim": THING}),
     "a local optimizer": ("optim_wrapper.optimizer", THING),

@@ -11,6 +11,7 @@ SAM, ASAM = {"type": "SAMOptimWrapper"}, {"type": "ASAMOptimWrapper"}
 
 def method(epochs: int = 2, config: dict | None = None, **changes) -> Method:
     content = toyresults.results("idda_rainy_heterogeneous", {"unseen/mIoU": 50.0}, **changes)
+    config = {"personal": changes.get("personal"), **(config or {})}
     results = toyresults.parsed(content).model_copy(update={"config": config})
     return method_of_results(results, epochs)
 
@@ -62,7 +63,7 @@ def test_everything_else_in_a_label():
     changes = {
         "optim_wrapper": ASAM,
         "averaging": {"type": "SWA"},
-        "batchnorm": {"type": "SiloBN"},
+        "personal": ["@batchnorm.statistics"],
         "data__train__style": {"type": "LABStyle"},
         "local_epochs": 1,
     }
@@ -96,6 +97,6 @@ def test_a_run_has_the_method_of_its_published_row():
     published = {method_of_record(r, 2) for r in records}
     swa = {"type": "SWA"}
     assert method(optim_wrapper=ASAM, averaging=swa) in published
-    assert method(batchnorm={"type": "SiloBN"}) in published
+    assert method(personal=["@batchnorm.statistics"]) in published
     mixed = next(r for r in read_published() if r.algorithm == "mixup")
     assert method_of_record(mixed, 20) == Method("fedavg", augmentation="mixup")

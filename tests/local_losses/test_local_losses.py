@@ -175,7 +175,7 @@ def test_moon_keeps_each_client_s_last_model(tmp_path, root):
 @pytest.mark.parametrize("model", ["ToySegNet", "Segmentor"])
 @pytest.mark.parametrize("name", ["MOON", "FedAlign", "GradAug"])
 def test_segmentors_are_refused(tmp_path, name, model):
-    options = {"model": SEGMENTOR, "batchnorm": None} if model == "Segmentor" else {}
+    options = {"model": SEGMENTOR, "personal": None} if model == "Segmentor" else {}
     config = toyseg.settings(tmp_path, local_loss=LOSSES[name], **options)
     with pytest.raises(ConfigError, match=f"local_loss: {name} .*{model}.*; use a"):
         toyseg.train(config)

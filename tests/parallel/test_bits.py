@@ -32,8 +32,11 @@ RUNS = {
     "NaiveFedGloSS": {
         "algorithm": {"_delete_": True, "type": "NaiveFedGloSS", "rho_server": 0.1, "beta": 10.0}
     },
-    "FedBN": {"batchnorm": {"_delete_": True, "type": "FedBN"}},
-    "SiloBN, a personal head, a frozen layer": {"personal": "@head", "model": {"freeze": "conv1"}},
+    "FedBN": {"personal": toyseg.FEDBN},
+    "SiloBN, a personal head, a frozen layer": {
+        "personal": [*toyseg.SILOBN, "@head"],
+        "model": {"freeze": "conv1"},
+    },
     "FedEx-LoRA": {
         "algorithm": {"_delete_": True, "type": "FedExLoRA"},
         "averaging": None,
@@ -49,7 +52,7 @@ RUNS = {
     "FedDyn on disk, blocks": {"algorithm": DYN, "state_store": {"keep": "disk"}},
     "FedDyn in memory, SWA with new statistics": {
         "algorithm": DYN,
-        "batchnorm": None,
+        "personal": None,
         "averaging": {"bn": "reestimate"},
     },
 }
@@ -113,7 +116,7 @@ def test_bytes_that_an_update_names(tmp_path):
     few = {"_delete_": True, "type": "FewBytes"}
     counted = []
     for number, executor_ in enumerate((None, parallel(2))):
-        changes = {**SMALL, "algorithm": few, "batchnorm": None, "optim_wrapper": SGD}
+        changes = {**SMALL, "algorithm": few, "personal": None, "optim_wrapper": SGD}
         changes |= {"executor": executor_} if executor_ else {}
         config = toyseg.run(tmp_path / str(number), **changes)
         lines = toyseg.history(config)
@@ -196,12 +199,12 @@ def test_saved_stopped_and_resumed_with_another_number_of_workers(tmp_path, name
 
 
 @pytest.mark.parametrize(
-    ("batchnorm", "partition"),
-    [(None, {"holdout": 0.3}), ({"type": "SiloBN"}, {"holdout": 0.3}), ({"type": "SiloBN"}, {})],
+    ("personal", "partition"),
+    [(None, {"holdout": 0.3}), (toyseg.SILOBN, {"holdout": 0.3}), (toyseg.SILOBN, {})],
 )
-def test_clients_own_test_images(tmp_path, batchnorm, partition):
+def test_clients_own_test_images(tmp_path, personal, partition):
     """Trained, and after local steps that each client does once more, on some worker."""
-    changes = {**SMALL, "batchnorm": batchnorm, "val_evaluator": {"type": "IoUMetric"}}
+    changes = {**SMALL, "personal": personal, "val_evaluator": {"type": "IoUMetric"}}
     views = {"views": ["by_domain", "fine_tuned"], "spread": True}
     more = {"train_dataloader": {"partition": partition}, "val_cfg": views}
     changes = toyseg.merge(changes, more)

@@ -50,8 +50,8 @@ print(hashlib.sha256(trainer.flat.w.numpy().tobytes()).hexdigest())
 def settings(folder, **changes):
     optimizer = {"type": "SGD", "lr": 0.1}
     sam = {"_delete_": True, "type": "SAMOptimWrapper", "rho": 0.1, "optimizer": optimizer}
-    scaffold, silobn = ({"_delete_": True, "type": kind} for kind in ("SCAFFOLD", "SiloBN"))
-    changes |= {"algorithm": scaffold, "optim_wrapper": sam, "batchnorm": silobn}
+    scaffold = {"_delete_": True, "type": "SCAFFOLD"}
+    changes |= {"algorithm": scaffold, "optim_wrapper": sam, "personal": toyseg.SILOBN}
     return toyseg.settings(folder, **changes)
 
 

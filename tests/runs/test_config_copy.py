@@ -41,3 +41,24 @@ def test_a_pipe_is_refused_and_not_waited_for(tmp_path, checksum):
     os.mkfifo(tmp_path / CONFIG_FILE)
     with pytest.raises(DataError, match=r"config\.json: .*not a regular file"):
         recorded_config(tmp_path, checksum)
+
+
+@pytest.mark.parametrize(
+    ("recorded", "personal"),
+    [
+        ({"batchnorm": None, "personal": "@head"}, "@head"),
+        ({"batchnorm": {"type": "SiloBN"}}, ["@batchnorm.statistics"]),
+        ({"batchnorm": {"type": "FedBN"}, "personal": ["@head"]}, ["@batchnorm", "@head"]),
+    ],
+)
+def test_batchnorm_of_an_earlier_version_is_part_of_personal(tmp_path, recorded, personal):
+    (tmp_path / CONFIG_FILE).write_text(config_json(recorded))
+    assert recorded_config(tmp_path) == {"personal": personal}
+
+
+@pytest.mark.parametrize(
+    "batchnorm", [{"type": "SiloBN", "layers": "bn"}, {"type": ["SiloBN"]}, {}, 3, {"type": "Own"}]
+)
+def test_a_batchnorm_key_without_a_counterpart_stays(tmp_path, batchnorm):
+    (tmp_path / CONFIG_FILE).write_text(config_json({"batchnorm": batchnorm}))
+    assert recorded_config(tmp_path) == {"batchnorm": batchnorm}

@@ -148,7 +148,7 @@ def settings(folder: Path, root: Path, **changes: Any) -> dict[str, Any]:
             },
         },
         "val_evaluator": {"type": "Accuracy"},
-        "batchnorm": None,
+        "personal": None,
     }
     return toyseg.merge(toyseg.settings(folder, **base), changes)
 

@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fedseg.config.keys import select
 from fedseg.config.schema import read_model
 from fedseg.files import sha256
 from fedseg.leaderboard.benchmarks import DATASETS, MODELS, Setting, settings
-from fedseg.leaderboard.comparable import DECIDING, Match, matches
+from fedseg.leaderboard.comparable import Match, deciding_parts, matches
 from fedseg.runs.schema import OWN_DIGEST, SELF_CONTAINED, Results, own_digest
 
 SETTINGS = {setting.id: setting for setting in settings()}
@@ -21,7 +20,7 @@ FIELDS = {  # of the results -> of the config
     "local_epochs": "train_cfg.local_epochs",
     "model__type": "model.type",
     **{name: name for name in ("algorithm", "local_loss", "optim_wrapper", "averaging")},
-    "batchnorm": "batchnorm",
+    "personal": "personal",
     "load_from": "load_from",
     "data__train__style": "train_dataloader.dataset.style",
     "data__train__partition": "train_dataloader.partition",
@@ -104,7 +103,6 @@ def results(
         "local_loss": None,
         "optim_wrapper": {"type": "OptimWrapper", "optimizer": {"type": "SGD", "lr": 0.1}},
         "averaging": None,
-        "batchnorm": None,
         "amp": False,
         "data": {
             "train": entry(
@@ -162,12 +160,9 @@ def config_of(one: Setting, seed: int = 0, **changes: Any) -> dict[str, Any]:
     for name, value in changes.items():
         if name in FIELDS:
             put(config, FIELDS[name], value)
-    values = select(config)
-    for variant in one.variants:  # what the method of these classes changes besides
-        if (
-            variant["when"]
-            and variant["when"].items() <= {k: values.get(k) for k in DECIDING}.items()
-        ):
+    parts = deciding_parts(config)
+    for variant in one.variants:  # what the method of these parts changes besides
+        if variant["when"] and variant["when"].items() <= parts.items():
             for key, value in variant["change"].items():
                 put(config, key, value)
     for name, value in changes.items():

@@ -296,6 +296,11 @@ class PoisonHook(FederatedHook):
 # ---------------------------------------------------------------- configs and runs
 
 
+# entries of ``personal``
+SILOBN = ["@batchnorm.statistics"]
+FEDBN = ["@batchnorm"]
+
+
 def settings(folder: Path, **changes: Any) -> dict[str, Any]:
     """A config: FedASAM + SWA + SiloBN on the toy, 6 rounds, three of six clients, seed 0.
 
@@ -333,7 +338,7 @@ def settings(folder: Path, **changes: Any) -> dict[str, Any]:
             "optimizer": {"type": "SGD", "lr": 0.1, "momentum": 0.9, "weight_decay": 5e-4},
         },
         "averaging": {"type": "SWA", "start": 0.5, "cycle": 1},
-        "batchnorm": {"type": "SiloBN"},
+        "personal": SILOBN,
         "train_cfg": {
             "type": "FederatedTrainLoop",
             "max_rounds": 6,
@@ -356,7 +361,7 @@ def settings(folder: Path, **changes: Any) -> dict[str, Any]:
 # what turns the config above into plain FedAvg
 PLAIN = {
     "averaging": None,
-    "batchnorm": None,
+    "personal": None,
     "optim_wrapper": {
         "_delete_": True,
         "type": "OptimWrapper",

@@ -12,6 +12,7 @@ from torch import nn
 from toyquad import fixed, local_steps, trace
 
 from fedseg.core.flat import FlatModel
+from fedseg.core.local_state import LocalState
 from fedseg.core.seeds import generator_for
 from fedseg.errors import ConfigError
 from fedseg.updates.compression import Int8, SignSGD, TopK
@@ -78,9 +79,7 @@ def test_tensors_and_personal_parts():
     """A scale for each shared tensor, but empty ones; gaps and personal ones stay zero."""
     empty = nn.ParameterList([torch.empty(0)])
     flat = FlatModel(nn.Sequential(nn.Linear(20, 5), nn.Linear(5, 3), empty))
-    flat.personal = torch.zeros_like(flat.w, dtype=torch.bool)
-    flat.personal[flat.slots[3].span] = True
-    flat.personal_names = frozenset([flat.slots[3].name])
+    local_state = LocalState(flat, flat.slots[3].name)
     spans = [slot.span for slot in flat.slots[:3]]
     vector = torch.zeros_like(flat.w)
     for scale, span in enumerate(spans, start=1):
@@ -92,7 +91,7 @@ def test_tensors_and_personal_parts():
         (Int8(), size + 3 * 4),
         (SignSGD(), size // 8 + 3 * 4),
     ):
-        set_up(step, flat)
+        set_up(step, flat, local_state)
         sent, num_bytes = step.compress(vector, client)
         assert num_bytes == expected
         shared = torch.cat([sent[span] for span in spans])
@@ -112,8 +111,9 @@ def test_tensors_and_personal_parts():
     assert (mean - vector).abs().max() < vector.abs().max() / 127 * 0.12
 
 
-def set_up(compression, flat):
-    compression.setup(flat, algorithm=None, data=None, seed=0)
+def set_up(compression, flat, local_state=None):
+    algorithm = SimpleNamespace(local_state=local_state)
+    compression.setup(flat, algorithm, data=None, seed=0)
     return compression
 
 

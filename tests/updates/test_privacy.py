@@ -113,7 +113,6 @@ def test_epsilon_is_that_of_fedavg_and_fedprox(tmp_path, name):
     )
     runner = toyseg.runner(config)
     runner.build_federation()
-    runner.batchnorm.before_train(runner)
     (privacy,) = runner.trainer.postprocessors
     if name in ("FedAvg", "FedProx"):
         assert list(privacy.refusals(runner)) == []
@@ -161,14 +160,15 @@ def test_weights_of_a_run_are_no_start(tmp_path):
     assert not is_checkpoint(weights_path({"path": str(state_dict)}))
 
 
-@pytest.mark.parametrize(("batchnorm", "count"), [(None, 2), ("SiloBN", 2), ("SiloBN", 0.3)])
-def test_batchnorm_statistics(tmp_path, batchnorm, count):
+@pytest.mark.parametrize(
+    ("personal", "count"), [(None, 2), (toyseg.SILOBN, 2), (toyseg.SILOBN, 0.3)]
+)
+def test_batchnorm_statistics(tmp_path, personal, count):
     """Refused where they are averaged; a compressed update is clipped as it arrives."""
-    batchnorm = batchnorm and {"type": batchnorm}
     options = changes({**POISSON, "clients_per_round": count}, 2, noise=1.0, clip=0.01)
-    options |= {"batchnorm": batchnorm, "compression": {"type": "SignSGD"}}
+    options |= {"personal": personal, "compression": {"type": "SignSGD"}}
     config = toyseg.settings(tmp_path / "run", **options)
-    if batchnorm is None:
+    if personal is None:
         with pytest.raises(ConfigError, match="BatchNorm statistics are averaged without noise"):
             toyseg.train(config)
     else:

@@ -35,7 +35,7 @@ def make_streets(config: Config) -> None:
 
 def strip(config: Config, clients: int) -> Config:
     """Leave a config nothing but training with so many clients per round; it is changed."""
-    config.update(dict.fromkeys(("averaging", "batchnorm", "custom_hooks", "param_scheduler")))
+    config.update(dict.fromkeys(("averaging", "personal", "custom_hooks", "param_scheduler")))
     config.update(dict.fromkeys(("test_dataloader", "test_evaluator", "test_cfg")))
     config.default_hooks = dict.fromkeys(DEFAULT_HOOKS)
     config.client_sampler = {"type": "UniformSampler", "clients_per_round": clients}

@@ -7,13 +7,12 @@ import toyseg
 from mmengine.evaluator import BaseMetric
 
 from fedseg.batchnorm import batchnorm_layers
-from fedseg.config.methods import compose, setting_file
-from fedseg.core.flat import FlatModel
+from fedseg.core.local_state import FedBN, SiloBN
 from fedseg.errors import ConfigError
-from fedseg.hooks import FederatedHook, SiloBN
-from fedseg.models import FedDriveBiSeNetV2Segmentor
+from fedseg.hooks import FederatedHook
 from fedseg.registry import HOOKS, METRICS, MODELS
 
+GROUPS = {None: None, "SiloBN": [SiloBN.group], "FedBN": [FedBN.group]}
 STATISTICS = ["bn1.running_mean", "bn1.running_var", "renamed.running_mean", "renamed.running_var"]
 COUNTERS = ["bn1.num_batches_tracked", "renamed.num_batches_tracked"]
 AFFINE = ["bn1.weight", "bn1.bias", "renamed.weight", "renamed.bias"]
@@ -40,7 +39,7 @@ class BeforeAndAfter(FederatedHook):
 def config_for(tmp_path, policy, **changes):
     defaults = {
         **toyseg.PLAIN,
-        "batchnorm": {"type": policy} if policy else None,
+        "personal": GROUPS[policy],
         "client_sampler": {
             "_delete_": True,
             "type": "FixedSampler",
@@ -129,7 +128,7 @@ def test_a_rejected_client_keeps_its_old_statistics(tmp_path, policy):
 def test_a_model_without_batchnorm_is_refused(tmp_path, policy):
     config = config_for(tmp_path, policy, model={"norm": False})
     with pytest.raises(
-        ConfigError, match=rf"batchnorm: {policy} needs .*ToySegNet.*batchnorm=None"
+        ConfigError, match=rf"personal: .*{policy}.* needs .*ToySegNet.*leave it out"
     ):
         toyseg.train(config)
 
@@ -137,24 +136,25 @@ def test_a_model_without_batchnorm_is_refused(tmp_path, policy):
 # ---------------------------------------------------------------- evaluation
 
 
-def fake_state(policy, mean, var, affine=(1.0, 0.0)):
+def fake_state(runner, mean, var, affine=(1.0, 0.0)):
     """A client's state with every layer's statistics at given values."""
-    runner = policy.runner
+    local_state = runner.local_state
     buffers = torch.zeros_like(runner.flat.buffers)
     for slot in runner.flat.buffer_slots:
         buffers[slot.span] = mean if slot.name.endswith("mean") else var
     w = torch.zeros_like(runner.flat.w)
     for slot in runner.flat.slots:
         w[slot.span] = affine[0] if slot.name.endswith("weight") else affine[1]
-    return {"bn.buffers": buffers[policy.buffer_mask], "bn.affine": w[policy.parameter_mask]}
+    return {
+        "personal.buffers": buffers[local_state.buffer_mask],
+        "personal.parameters": w[local_state.parameter_mask],
+    }
 
 
 def built(tmp_path, policy):
     runner = toyseg.runner(config_for(tmp_path, policy))
     runner.build_federation()
-    runner.batchnorm.before_train(runner)
-    runner.batchnorm.runner = runner
-    return runner, runner.batchnorm
+    return runner, runner.local_state
 
 
 def slots_of(runner, vector):
@@ -163,24 +163,23 @@ def slots_of(runner, vector):
 
 def test_pooled_statistics_are_those_of_the_union(tmp_path):
     """Mean and variance of several groups of samples thrown together."""
-    runner, policy = built(tmp_path, "SiloBN")
+    runner, local_state = built(tmp_path, "SiloBN")
     torch.manual_seed(0)
     groups = [torch.randn(n).double() * s + m for n, m, s in ((50, 3, 1), (10, -4, 2), (90, 0, 5))]
     states = [
-        (len(g), fake_state(policy, float(g.mean()), float(g.var(correction=0)))) for g in groups
+        (len(g), fake_state(runner, float(g.mean()), float(g.var(correction=0)))) for g in groups
     ]
     states.append((1000, {}))  # never trained: left out
-    w, buffers = policy.personal(runner.server.w, runner.server.buffers, states)
+    w, buffers = local_state.personal_model(runner.server.w, runner.server.buffers, states)
     union = torch.cat(groups)
     for name, value in slots_of(runner, buffers).items():
         expected = union.mean() if name.endswith("mean") else union.var(correction=0)
         torch.testing.assert_close(value, expected.float().expand(6), rtol=1e-5, atol=1e-5)
     assert torch.equal(w, runner.server.w)
-    one = policy.personal(w, runner.server.buffers, states[:1])[1]
-    assert torch.equal(one[policy.buffer_mask], states[0][1]["bn.buffers"])
-    assert (
-        policy.personal(w, buffers, [(3, {})]) is None and policy.personal(w, buffers, []) is None
-    )
+    one = local_state.personal_model(w, runner.server.buffers, states[:1])[1]
+    assert torch.equal(one[local_state.buffer_mask], states[0][1]["personal.buffers"])
+    for nobody in ([(3, {})], []):
+        assert local_state.personal_model(w, buffers, nobody) is None
 
 
 def predictions(runner, state_dict, indices, batch):
@@ -335,7 +334,8 @@ def test_small_test_sets_can_be_judged_by_batch_statistics(tmp_path, size, image
     config = config_for(tmp_path, "SiloBN", val_dataloader=loader)
     if images == 1 or size == 1:
         with pytest.raises(
-            ConfigError, match=r"val_dataloader\.seen: a batch of one.*SiloBN.*at least 2"
+            ConfigError,
+            match=r"val_dataloader\.seen: a batch of one.*stay with the clients.*at least 2",
         ):
             toyseg.train(config)
     else:
@@ -371,14 +371,14 @@ def test_dropped_test_images(tmp_path):
 
 def test_some_layers_only(tmp_path):
     """The others are averaged, and normalize by the averaged statistics in every evaluation."""
-    policy = {"type": "SiloBN", "layers": "^bn1$"}
-    config, runner, _ = run(tmp_path / "some", None, batchnorm=policy)
+    statistics = ["bn1.running_*", "bn1.num_batches_tracked"]
+    config, runner, _ = run(tmp_path / "some", None, personal=statistics)
     state = next(iter(toyseg.client_states(config)["clients"].values()))
     assert sum(tensor.numel() for tensor in state.values()) == 2 * 6 + 1  # mean, variance, counter
     for name in ("renamed.running_mean", "renamed.running_var"):
         final = runner.flat.state_dict(runner.server.w, runner.server.buffers)[name]
         assert not torch.equal(final, torch.zeros_like(final))
-    assert runner.batchnorm.layers == ["bn1"]
+    assert runner.local_state.norm_layers == ["bn1"]
     seen_modes = []
     layers = batchnorm_layers(runner.model)
     layers["bn1"].register_forward_pre_hook(
@@ -390,13 +390,3 @@ def test_some_layers_only(tmp_path):
     domains = runner.val_loop.domains
     domains.run(runner.server.w, runner.server.buffers, sets=domains.sets[:1])
     assert ("bn1", True) in seen_modes and ("renamed", True) not in seen_modes
-    for wrong in ("(", 3, "no such layer"):
-        with pytest.raises(ConfigError, match="batchnorm"):
-            run(tmp_path / "wrong", None, batchnorm={"type": "SiloBN", "layers": wrong})
-
-
-def test_the_layers_that_the_released_code_matches():
-    composed = compose(setting_file("idda_rainy"), ["silobn", "released_defects"])
-    policy = SiloBN(composed.batchnorm.layers)
-    policy.bind(FlatModel(FedDriveBiSeNetV2Segmentor(16)))
-    assert len(policy.layers) == 28

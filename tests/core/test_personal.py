@@ -64,7 +64,7 @@ def model(config):
 
 def heads(config):
     states = toyseg.client_states(config)["clients"]
-    return {client: state["bn.affine"].numpy() for client, state in states.items()}
+    return {client: state["personal.parameters"].numpy() for client, state in states.items()}
 
 
 def federated(train, plan=PLAN, sizes=toyquad.USERS):
@@ -246,9 +246,8 @@ STREETS = {
 
 def test_silobn_a_personal_head_and_a_frozen_layer_are_one_run(tmp_path):
     """The frozen BatchNorm collects nothing, SiloBN keeps the other one, the head stays as well."""
-    parts = {"personal": "conv2", "model": {"freeze": ["conv1", "bn1"]}}
-    policy = {"batchnorm": {"type": "SiloBN"}}
-    config = toyseg.settings(tmp_path, **toyseg.merge(STREETS, policy | parts))
+    parts = {"personal": [*toyseg.SILOBN, "conv2"], "model": {"freeze": ["conv1", "bn1"]}}
+    config = toyseg.settings(tmp_path, **toyseg.merge(STREETS, parts))
     fresh = build_trainer(config).flat.state_dict()
     runner = toyseg.train(config)
     final = toyseg.checkpoint(config)["state_dict"]
@@ -257,7 +256,7 @@ def test_silobn_a_personal_head_and_a_frozen_layer_are_one_run(tmp_path):
     for name in constant | local:
         assert torch.equal(final[name], fresh[name]), name
     assert not torch.equal(final["renamed.weight"], fresh["renamed.weight"])
-    assert runner.batchnorm.layers == ["renamed"]
+    assert runner.local_state.norm_layers == ["renamed"]
     sizes = {n: p.numel() for n, p in toyseg.ToySegNet().named_parameters()}
     shared = sum(n for name, n in sizes.items() if name not in constant | local)
     assert [line["bytes_up"] for line in toyseg.history(config)] == [
