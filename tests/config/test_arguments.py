@@ -84,7 +84,6 @@ OUTSIDE = {
     ("HOOKS", "ProgressHook"): {"seconds": -1.0},
     ("HOOKS", "SWA"): {"start": 1.5, "cycle": 0, "lr2": -0.1, "bn": "guess", "parameters": "("},
     ("HOOKS", "WIMA"): {"start": -3, "window": 0},
-    ("HOOKS", "SiloBN"): {"layers": "("},
     ("LOCAL_LOSSES", "FedAlign"): {"mu": -0.1, "width": 0.0, "power_iterations": 0},
     ("LOCAL_LOSSES", "FedSeg"): {"contrast": -0.1, "known": "class", "threshold": 1.1},
     ("LOCAL_LOSSES", "GradAug"): {"mu": -1, "width": 1.1, "n": 0, "multiple": 0, "resolutions": []},

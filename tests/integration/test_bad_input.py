@@ -394,7 +394,11 @@ def test_a_learning_rate_that_explodes(tmp_path):
 
 
 CLI = {
-    "contradiction": ({"model": {"norm": False}}, [], "toy.py: batchnorm: SiloBN needs"),
+    "contradiction": (
+        {"model": {"norm": False}},
+        [],
+        "toy.py: personal: '@batchnorm.statistics' (SiloBN) needs",
+    ),
     "rejected": (
         {"custom_hooks": [{"type": "PoisonHook", "clients": "all", "round_": 2}]},
         [],

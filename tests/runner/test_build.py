@@ -359,7 +359,6 @@ def test_a_schedule_without_an_end_leaves_the_last_round_a_rate(schedule, shares
             {"custom_hooks": [{"type": "SWA", "cycle": 1}]},
             r"custom_hooks\[0\]: SWA goes into averaging",
         ),
-        ({"custom_hooks": [{"type": "FedBN"}]}, r"custom_hooks\[0\]: FedBN goes into batchnorm"),
         (
             {"param_scheduler": [{"type": "ReduceOnPlateauLR", "monitor": "seen/accuracy"}]},
             r"param_scheduler\[0\]\.type: .*ReduceOnPlateauLR: not every round is evaluated",

@@ -23,11 +23,10 @@ def settings(folder, name, wrapper=None, personal=toyseg.SILOBN):
         folder,
         algorithm={"_delete_": True, "type": name, **ENTRIES[name].options},
         optim_wrapper={"_delete_": True, **wrapper} if wrapper else PLAIN,
-        personal=personal,
         train_cfg={"max_rounds": 1},
         val_dataloader=None,
         val_evaluator=None,
-        **ENTRIES[name].more,
+        **{"personal": personal, **ENTRIES[name].more},
     )
 
 
