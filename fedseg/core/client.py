@@ -1,5 +1,6 @@
 """A client during its local training, and the interfaces of its trainer and optimizer."""
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -12,7 +13,7 @@ from fedseg.core.messages import Message, Task
 
 
 class LocalOptimizer(Protocol):
-    """The local optimizer as algorithms see it; :class:`fedseg.optim.OptimWrapper` is one.
+    """The local optimizer as algorithms and hooks see it: :class:`fedseg.optim.OptimWrapper`.
 
     Attributes:
         optimizer: the torch optimizer over the flat vector.
@@ -30,6 +31,15 @@ class LocalOptimizer(Protocol):
 
     def reset_state(self) -> None:
         """Begin as a new optimizer, without momentum."""
+
+    def start_round(self, round_: int) -> None:
+        """Set what depends on the round, from 1; called before its first client."""
+
+    def change_rates(self, rates: Sequence[float]) -> None:
+        """Give the optimizer's groups other learning rates, until :meth:`restore_rates`."""
+
+    def restore_rates(self) -> None:
+        """Restore the ordinary learning rates, if they were changed."""
 
 
 class Trainer(Protocol):

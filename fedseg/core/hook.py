@@ -1,9 +1,8 @@
 """The stages of a federated run at which a hook may act, and what it sees of the run."""
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from logging import Logger
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from mmengine.hooks import Hook
 from torch import Tensor, nn
@@ -11,55 +10,60 @@ from torch import Tensor, nn
 from fedseg.core.aggregate import Aggregate
 from fedseg.core.algorithm import Algorithm
 from fedseg.core.client import Client, LocalOptimizer
-from fedseg.core.client_data import ClientData
 from fedseg.core.flat import FlatModel
 from fedseg.core.messages import Outcome, Payload, Update
 from fedseg.core.server import Server
 
 
+class TensorStore(Protocol):
+    """Tensors by key that outlive a round; :class:`fedseg.runner.state_store.StateStore` is one."""
+
+    def stage(self, key: str, tensors: dict[str, Tensor]) -> None:
+        """Remember new tensors of a key, which the next commit makes current."""
+
+    def commit(self, round_: int) -> None:
+        """Make everything staged current, as of this round."""
+
+    def get(self, key: str) -> dict[str, Tensor]:
+        """The current tensors of a key (do not change them in place); empty if there are none."""
+
+    def delete(self, key: str) -> None:
+        """Drop a key."""
+
+
 class Run(Protocol):
-    """The run as its hooks, loops and evaluators see it.
+    """The run as its hooks see it.
+
+    In a worker process, which calls ``before_client``, ``after_local_steps`` and ``after_client``,
+    there is no server, and nothing to write.
 
     Attributes:
-        model, flat: the network, and its parameters, gradients and buffers as vectors.
+        round: the present round, from 1.
+        max_rounds: rounds of the run.
+        model: the one network, in which clients are trained and models are evaluated in turn.
+        flat: its parameters, gradients and buffers as vectors.
         server: the global model and the algorithm's vectors.
-        algorithm, data, optim_wrapper: the parts of the local training.
-        store: the clients' states. client_sampler, executor, param_schedulers: as configured.
-        train_loop, val_loop: the loops; ``val_loop`` is None in a run without evaluation.
-        history: takes the line of each finished round.
-        round: the present round, from 1. max_rounds: rounds of the run.
-        work_dir: where the run writes. logger: for the user's messages.
+        algorithm: client rule and server rule.
+        optim_wrapper: the local optimizer.
+        work_dir: where the run writes.
+        logger: for the user's messages.
     """
 
+    round: int
+    max_rounds: int
     model: nn.Module
     flat: FlatModel
     server: Server
     algorithm: Algorithm
-    data: ClientData
     optim_wrapper: LocalOptimizer
-    store: Any
-    client_sampler: Any
-    executor: Any
-    param_schedulers: list[Any]
-    train_loop: Any
-    val_loop: Any
-    history: Any
-    round: int
-    max_rounds: int
     work_dir: str
     logger: Logger
-
-    def call_hook(self, fn_name: str, **kwargs: Any) -> None:
-        """Call a stage of every hook that has it."""
-
-    def autocast(self) -> AbstractContextManager:
-        """The context of every forward pass."""
 
     def evaluated_model(self) -> tuple[Tensor, Tensor]:
         """(parameters, buffers) of the averaged model if there is one, else of the global one."""
 
-    def open_store(self, name: str, keep: str) -> Any:
-        """A :class:`fedseg.runner.state_store.StateStore` that checkpoints save and restore."""
+    def open_store(self, name: str, keep: Literal["memory", "disk"]) -> TensorStore:
+        """A store of tensors that checkpoints save and restore."""
 
 
 class FederatedHook(Hook):
@@ -68,9 +72,12 @@ class FederatedHook(Hook):
     MMEngine's own stages are also called, where they apply: ``before_run``,
     ``before_train``, ``before_train_epoch`` and ``after_train_epoch`` (a round), ``before_val``,
     ``after_val_epoch(metrics)``, ``after_val``, ``after_train``, ``after_run``.
+
+    Attributes:
+        payloads: what it adds to updates in ``after_client`` and reads in ``after_aggregate``.
     """
 
-    payloads: Sequence[Payload] = ()  # to be added in after_client, and read in after_aggregate
+    payloads: Sequence[Payload] = ()
 
     def bind(self, flat: FlatModel) -> None:
         """Called once with the model's vectors; raises ConfigError if the hook does not apply."""

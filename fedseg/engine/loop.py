@@ -4,24 +4,81 @@ import math
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 
 import torch
 from annotated_types import Ge, Gt, Lt
 from mmengine.runner import BaseLoop
 from pydantic import NonNegativeInt, PositiveInt
+from torch import Tensor
 
 from fedseg.config.schema import Float32
 from fedseg.core.aggregate import Aggregate
-from fedseg.core.client_data import JobStream
-from fedseg.core.hook import Run
+from fedseg.core.client_data import ClientData, JobStream
+from fedseg.core.hook import Run, TensorStore
 from fedseg.core.messages import Message, Outcome, Task
 from fedseg.core.vectors import finite_norm
+from fedseg.engine.executor import Executor
+from fedseg.engine.trainer import ClientTrainer
 from fedseg.engine.validation import norm_limits
 from fedseg.errors import ConfigError, Interrupted, LoadingError, TrainingError, WorkersLost
 from fedseg.registry import LOOPS
+
+
+class Sampler(Protocol):
+    """Chooses the participants of a round; :class:`fedseg.runner.sampler.ClientSampler` is one."""
+
+    def participants(self, round_: int) -> list[int]:
+        """Positions of the clients that take part in a round, ascending."""
+
+
+class ClientStates(TensorStore, Protocol):
+    """The clients' states by client; a write counts once its round is committed."""
+
+    def look_up(self, key: str) -> Mapping[str, Tensor]:
+        """As :meth:`get`, but nothing is read before it is used."""
+
+    def discard(self) -> None:
+        """Forget what was staged: the round failed."""
+
+
+class Lines(Protocol):
+    """The history, a line a round; :class:`fedseg.runs.history.History` is one."""
+
+    def append(self, record: dict[str, Any]) -> None:
+        """Add the line of a finished round."""
+
+    def plain(self, value: Any) -> Any:
+        """A value as JSON has it."""
+
+
+class TrainedRun(Run, Protocol):
+    """The run as its training loop sees it.
+
+    Attributes:
+        trainer: trains the clients, has their data and the rule by which updates are summed.
+        data: the clients' data.
+        store: the clients' states.
+        client_sampler: chooses the participants.
+        executor: runs the clients.
+        param_schedulers: of the local learning rate; each makes a step after every round.
+        val_loop: the evaluation; None: there is none.
+        history: takes the line of each finished round.
+    """
+
+    trainer: ClientTrainer
+    data: ClientData
+    store: ClientStates
+    client_sampler: Sampler
+    executor: Executor
+    param_schedulers: Sequence[Any]
+    val_loop: BaseLoop | None
+    history: Lines
+
+    def call_hook(self, fn_name: str, **arguments: Any) -> None:
+        """Call a stage of every hook that has it."""
 
 
 class RoundRecord:
@@ -87,7 +144,7 @@ class FederatedTrainLoop(BaseLoop):
 
     def __init__(
         self,
-        runner: Run,
+        runner: TrainedRun,
         dataloader: Any,
         max_rounds: PositiveInt,
         val_interval: PositiveInt = 50,

@@ -16,9 +16,11 @@ from torch import Tensor, nn
 
 from fedseg.batchnorm import batch_statistics, batchnorm_layers
 from fedseg.config.schema import Positive
+from fedseg.core.client import Trainer
+from fedseg.core.client_data import ClientData
 from fedseg.core.flat import FlatModel
 from fedseg.core.forward import forward, prepare_batch
-from fedseg.core.hook import Run
+from fedseg.core.hook import Run, TensorStore
 from fedseg.core.local_state import LocalState
 from fedseg.errors import ConfigError
 from fedseg.evaluation.clients import accuracy_in_mix, class_counts, deal_by_class, fine_tune
@@ -33,14 +35,36 @@ ESTIMATED = 512  # training images, at most, that BatchNorm's statistics are re-
 
 
 class EvaluatedRun(Run, Protocol):
-    """The run as the evaluation sees it."""
+    """The run as the evaluation sees it.
 
-    local_state: LocalState | None  # what stays with each client
-    averaging: Any  # the average, or None
-    client_sizes: Mapping[str, int]  # samples
-    held_out: Mapping[str, np.ndarray]  # client -> its samples for tests
-    domain_clients: Mapping[str, list[str]]  # domain -> its training clients
-    interrupt: Any  # its ``check`` raises to stop early
+    Attributes:
+        trainer: trains the clients whose fine-tuned models are evaluated.
+        data: the clients' data.
+        store: the clients' states, with their personal parts.
+        local_state: what stays with each client; None: nothing.
+        averaging: the average of models; None: the global model is evaluated.
+        client_sizes: client -> its samples. held_out: client -> its samples for tests.
+        domain_clients: domain -> its training clients.
+        interrupt: its ``check`` raises to stop early.
+        train_loop: the rounds.
+    """
+
+    trainer: Trainer
+    data: ClientData
+    store: TensorStore
+    local_state: LocalState | None
+    averaging: Any
+    client_sizes: Mapping[str, int]
+    held_out: Mapping[str, np.ndarray]
+    domain_clients: Mapping[str, list[str]]
+    interrupt: Any
+    train_loop: Any
+
+    def call_hook(self, fn_name: str, **arguments: Any) -> None:
+        """Call a stage of every hook that has it."""
+
+    def autocast(self) -> AbstractContextManager:
+        """The context of every forward pass."""
 
 
 def load_model(runner: EvaluatedRun, w: Tensor, buffers: Tensor) -> None:

@@ -11,13 +11,14 @@ import torch
 from mmengine.config import Config
 
 import fedseg
+from fedseg.core.client_data import ClientData
 from fedseg.core.hook import Run
 from fedseg.datasets.arrays import ImageArrays, content_checksum, is_rendered
 from fedseg.errors import DataError
 from fedseg.files import digest, sha256, write_text
 from fedseg.metric_names import nest
 from fedseg.runs.config import CONFIG_FILE, config_digest, experiment_digest
-from fedseg.runs.history import plain, summarize, timeless
+from fedseg.runs.history import History, plain, summarize, timeless
 from fedseg.runs.schema import (
     FILE_NAME,
     OWN_DIGEST,
@@ -37,6 +38,10 @@ class FinishedRun(Run, Protocol):
     """A runner whose results are written."""
 
     cfg: Config
+    data: ClientData
+    history: History
+    train_loop: Any
+    val_loop: Any
     name: str
     seed: int
     seconds: float
