@@ -4,7 +4,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-import torch
 from torch import Tensor
 
 from fedseg.core.aggregate import Aggregate, Sums
@@ -69,7 +68,9 @@ class Algorithm(ABC):
         """Called once before training: allocate scratch vectors like ``w`` here.
 
         Args:
-            flat: the model. local: the local optimizer. max_rounds: rounds of the run.
+            flat: the model.
+            local: the local optimizer.
+            max_rounds: rounds of the run.
 
         Raises:
             ConfigError: the algorithm does not apply to one of them.
@@ -112,10 +113,12 @@ class Algorithm(ABC):
         By default ``norm_<name>`` of every vector that the server keeps: one that grows from round
         to round is a correction that diverges.
         """
-        kept = {name: server.state.get(name) for name in self.server_vectors}
-        return {
-            f"norm_{n}": float(v.norm()) for n, v in kept.items() if isinstance(v, torch.Tensor)
-        }
+        norms = {}
+        for name in self.server_vectors:
+            vector = server.state.get(name)
+            if isinstance(vector, Tensor):
+                norms[f"norm_{name}"] = float(vector.norm())
+        return norms
 
     @abstractmethod
     def step(self, server: Server, sums: Aggregate) -> None:

@@ -43,7 +43,13 @@ class LocalOptimizer(Protocol):
 
 
 class Trainer(Protocol):
-    """The trainer as a client sees it: the one model, its optimizer, a scratch vector."""
+    """The trainer as a client sees it.
+
+    Attributes:
+        flat: the one model as flat vectors.
+        local: its optimizer.
+        delta_scratch: memory like ``w`` for :meth:`Client.delta`.
+    """
 
     flat: FlatModel
     local: LocalOptimizer
@@ -63,11 +69,20 @@ class Client:
     """A client during its local training, as algorithms, optim wrappers and hooks see it.
 
     Attributes:
-        id: its name in the partition; ``index``: its position there.
-        round, exchange: where the run is; ``num_samples``: N_k; ``num_steps``: local steps K_k.
+        id: its name in the partition.
+        index: its position there.
+        round: the present round, from 1.
+        exchange: of the round, from 0.
+        num_samples: N_k.
+        num_steps: local steps K_k.
         step: local steps done so far.
-        w, grad: the model's parameters and gradient, flat, live.
-        buffers, counters: float buffers (flat, live) and integer buffers (by name, live).
+        flat: the model as flat vectors.
+        w: its parameters, flat; the present ones during the local steps.
+        grad: its gradient, laid out as ``w``.
+        buffers: its float buffers, flat.
+        counters: its integer buffers, by name.
+        local: the local optimizer.
+        batch: the present minibatch, as the model takes it.
         start: the parameters that it started from, flat; do not change in place.
         received: further tensors of the message, for example the server's control variate.
         payloads: the server's values of broadcast payloads, by name, in the model's dtype.
@@ -75,7 +90,7 @@ class Client:
         state: its own vectors, kept between its rounds; assign or change in place.
         lr: the local learning rate of this round.
         loss: of the step's first pass, a 0-d tensor on the device, valid until the next step.
-        loss_sum: over the local steps so far, likewise.
+        loss_sum: of ``loss`` over the local steps so far, likewise.
         full_gradient: the full-batch gradient at ``start``, as the local optimizer takes it (SAM's
             with SAM), where the algorithm asks for one.
     """
@@ -111,7 +126,8 @@ class Client:
 
     @property
     def model(self) -> nn.Module:
-        return self._trainer.model
+        """The network, whose parameters are ``w``."""
+        return self.flat.model
 
     def delta(self) -> Tensor:
         """``start - w``, in a scratch vector that the next call overwrites."""

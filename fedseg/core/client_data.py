@@ -17,8 +17,12 @@ from fedseg.errors import ConfigError
 class Job:
     """One client's pass over its data in one exchange of one round.
 
-    ``full``: one pass over all its samples for the full-batch gradient, instead of local steps.
-    ``steps``: another number of local steps than the configured one.
+    Attributes:
+        round: from 1.
+        exchange: of the round, from 0.
+        client: its position in the partition.
+        full: one pass over all its samples for the full-batch gradient, instead of local steps.
+        steps: another number of local steps than the configured one.
     """
 
     round: int

@@ -12,6 +12,7 @@ strides *inside* the vector (a later ``.to(memory_format=...)`` would tear the v
 buffers (BatchNorm's batch counters) cannot be averaged and stay apart, in ``counters``.
 """
 
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from types import MethodType
@@ -24,24 +25,15 @@ from fedseg.errors import ConfigError, TensorMoved
 ALIGNMENT_BYTES = 64
 
 
-def _freeze(model: nn.Module, names: Collection[str]) -> None:
-    for name, parameter in model.named_parameters():
-        if name in names:
-            parameter.requires_grad_(False)
-    for name, module in model.named_modules():
-        if f"{name}.running_mean" in names:
-            module.train = MethodType(_stay_in_eval_mode, module)
-            module.train()
-
-
-def _stay_in_eval_mode(module: nn.Module, mode: bool = True) -> nn.Module:
-    module.training = False
-    return module
-
-
 @dataclass(frozen=True)
 class Slot:
-    """The position of one tensor of the model in its vector."""
+    """The position of one tensor of the model in its vector.
+
+    Attributes:
+        name: in the model.
+        offset: of its first element.
+        shape, stride: of the tensor.
+    """
 
     name: str
     offset: int
@@ -54,6 +46,7 @@ class Slot:
 
     @property
     def span(self) -> slice:
+        """Its elements in the vector."""
         return slice(self.offset, self.offset + self.numel)
 
     def view(self, vector: Tensor) -> Tensor:
@@ -67,7 +60,8 @@ class Home:
 
     Attributes:
         name: in the model.
-        owner: the module's dict that holds the tensor, and its key there.
+        owner: the module's dict that holds the tensor.
+        key: of the tensor in it.
         address: of the tensor's memory.
         grad_address: of its gradient's memory; None: it has none.
     """
@@ -88,22 +82,6 @@ class Home:
         return tensor.grad is not None and tensor.grad.data_ptr() == self.grad_address
 
 
-def _dense_strides(tensor: Tensor, channels_last: bool) -> tuple[int, ...]:
-    memory_format = (
-        torch.channels_last if channels_last and tensor.dim() == 4 else torch.contiguous_format
-    )
-    return torch.empty(tensor.shape, device="meta").to(memory_format=memory_format).stride()
-
-
-def _lay_out(tensors: dict[str, Tensor], channels_last: bool) -> tuple[list[Slot], int]:
-    slots, offset = [], 0
-    for name, tensor in tensors.items():
-        step = max(1, ALIGNMENT_BYTES // tensor.element_size())
-        slots.append(Slot(name, offset, tensor.shape, _dense_strides(tensor, channels_last)))
-        offset += -(-tensor.numel() // step) * step
-    return slots, offset
-
-
 class FlatModel:
     """A model whose trainable parameters, gradients and float buffers live in flat vectors.
 
@@ -118,8 +96,11 @@ class FlatModel:
             statistics normalizes by them in training, too.
 
     Attributes:
+        model: as given.
+        slots: the position of every trainable parameter in ``w``.
         w: parameters, 1-D, with alignment gaps.
         grad: gradients, the same layout as ``w``.
+        buffer_slots: the position of every float buffer in ``buffers``.
         buffers: persistent float buffers, 1-D (empty for a model without).
         counters: persistent integer buffers by name; the module's own tensors.
         frozen: as given.
@@ -132,9 +113,8 @@ class FlatModel:
         self, model: nn.Module, channels_last: bool = True, frozen: Collection[str] = ()
     ) -> None:
         self.model = model
-        if frozen:
-            _freeze(model, frozen)
         self.frozen = frozenset(frozen)
+        _freeze(model, self.frozen)
         parameters = {n: p for n, p in model.named_parameters() if p.requires_grad}
         if not parameters:
             raise ConfigError("model: has no trainable parameter, there is nothing to federate")
@@ -156,7 +136,6 @@ class FlatModel:
             parameter.data = view
             parameter.grad = slot.view(self.grad)
             self._gradients.append((parameter, parameter.grad))
-
         self.gaps = gaps.nonzero().flatten().to(device)
 
         floats, self.counters = self._persistent_buffers()
@@ -167,20 +146,25 @@ class FlatModel:
             view.copy_(floats[slot.name])
             floats[slot.name].data = view
 
+        self.num_parameters = sum(slot.numel for slot in self.slots)
+        self.num_buffers = sum(slot.numel for slot in self.buffer_slots)
         self._homes = self._find_homes()
         self._slot_of = _slots_by_name(model.named_parameters, self.slots)
         self._buffer_slot_of = _slots_by_name(model.named_buffers, self.buffer_slots)
         self._functional_names = [name for name in _parameter_names(model) if name in self._slot_of]
-        self.num_parameters = sum(slot.numel for slot in self.slots)
-        self.num_buffers = sum(slot.numel for slot in self.buffer_slots)
 
     def _persistent_buffers(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """(float buffers, integer buffers) of a state dict by name, without frozen ones."""
         persistent = set(self.model.state_dict()) - self.frozen
-        floats, integers = {}, {}
+        floats: dict[str, Tensor] = {}
+        integers: dict[str, Tensor] = {}
         for name, buffer in self.model.named_buffers():
             if name not in persistent or "data_preprocessor" in name.split("."):
                 continue
-            (floats if buffer.is_floating_point() else integers)[name] = buffer
+            if buffer.is_floating_point():
+                floats[name] = buffer
+            else:
+                integers[name] = buffer
         return floats, integers
 
     def _find_homes(self) -> list[Home]:
@@ -287,3 +271,40 @@ def _parameter_names(model: nn.Module) -> list[str]:
     for path, module in model.named_modules():
         names += [f"{path}.{key}".lstrip(".") for key in module._parameters]
     return names
+
+
+def _freeze(model: nn.Module, names: Collection[str]) -> None:
+    """Train no parameter of these names, and update no running statistics of these names."""
+    for name, parameter in model.named_parameters():
+        if name in names:
+            parameter.requires_grad_(False)
+    for name, module in model.named_modules():
+        if f"{name}.running_mean" in names:
+            module.train = MethodType(_stay_in_eval_mode, module)
+            module.train()
+
+
+def _stay_in_eval_mode(module: nn.Module, mode: bool = True) -> nn.Module:
+    module.training = False
+    return module
+
+
+def _dense_strides(tensor: Tensor, channels_last: bool) -> tuple[int, ...]:
+    """Strides of a dense tensor of this shape; of a 4-D one channels_last, if asked for."""
+    if channels_last and tensor.dim() == 4:
+        memory_format = torch.channels_last
+    else:
+        memory_format = torch.contiguous_format
+    return torch.empty(tensor.shape, device="meta").to(memory_format=memory_format).stride()
+
+
+def _lay_out(tensors: dict[str, Tensor], channels_last: bool) -> tuple[list[Slot], int]:
+    """Slots for tensors, one after the other, and the length of the vector that has them."""
+    slots: list[Slot] = []
+    offset = 0
+    for name, tensor in tensors.items():
+        strides = _dense_strides(tensor, channels_last)
+        slots.append(Slot(name=name, offset=offset, shape=tensor.shape, stride=strides))
+        elements = max(1, ALIGNMENT_BYTES // tensor.element_size())
+        offset += math.ceil(tensor.numel() / elements) * elements
+    return slots, offset

@@ -35,7 +35,8 @@ def total_loss(losses: Tensor | Mapping[str, Tensor | Sequence[Tensor]]) -> Tens
     for name, value in losses.items():
         if "loss" not in name:
             continue
-        for part in [value] if isinstance(value, Tensor) else value:
+        parts = [value] if isinstance(value, Tensor) else value
+        for part in parts:
             scalar = part.mean() if part.dim() else part
             total = scalar if total is None else total + scalar
     if total is None:

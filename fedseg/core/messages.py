@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import torch
 from pydantic import NonNegativeInt, PositiveInt
@@ -54,23 +54,21 @@ def num_bytes(tensors: Iterable[Tensor]) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
-class Size(NamedTuple):
-    """Size of a message besides buffers: vectors like ``w`` (or the bytes they take), other bytes.
+@dataclass(frozen=True)
+class Size:
+    """Size of a message or update besides buffers; the server knows the parameters of a vector.
 
-    ``more_vectors``: bytes of an element of each payload like ``w``.
+    Attributes:
+        vectors: number of vectors like ``w``.
+        vector_bytes: bytes of these vectors, if they are sent in another form; None: they are not.
+        other_bytes: bytes of numbers and of tensors of other shapes.
+        payload_bytes_per_parameter: bytes of an element of each payload like ``w``, added up.
     """
 
     vectors: int = 0
     vector_bytes: int | None = None
-    more_bytes: int = 0
-    more_vectors: int = 0
-
-
-def _measure(shape: torch.Size, tensors: Iterable[Tensor]) -> tuple[int, int]:
-    """``more_bytes`` and ``more_vectors`` of tensors, where ``w`` has this shape."""
-    tensors = list(tensors)
-    vectors = [tensor.element_size() for tensor in tensors if tensor.shape == shape]
-    return num_bytes(tensor for tensor in tensors if tensor.shape != shape), sum(vectors)
+    other_bytes: int = 0
+    payload_bytes_per_parameter: int = 0
 
 
 @dataclass
@@ -101,12 +99,17 @@ class Message:
     @property
     def size(self) -> Size:
         """The size of the message to a client."""
-        others = [t for t in self.extras.values() if t.shape != self.w.shape]
-        vectors = len(self.extras) - len(others) + (not self.known)
-        payloads = {} if self.known else self.payloads
-        more_bytes, more_vectors = _measure(self.w.shape, [*others, *payloads.values()])
-        more_bytes += NUMBER_BYTES * len(self.numbers)
-        return Size(vectors, None, more_bytes, more_vectors)
+        extras = self.extras.values()
+        vectors = sum(tensor.shape == self.w.shape for tensor in extras)
+        payloads: list[Tensor] = []
+        if not self.known:
+            vectors += 1
+            payloads += self.payloads.values()
+        return Size(
+            vectors=vectors,
+            other_bytes=_bytes_unlike(self.w.shape, [*extras, *payloads], self.numbers),
+            payload_bytes_per_parameter=_bytes_per_parameter(self.w.shape, payloads),
+        )
 
 
 @dataclass
@@ -133,14 +136,28 @@ class Update:
 
     def size(self, shape: torch.Size) -> Size:
         """The size of the update, where vectors have this shape."""
-        more_bytes, more_vectors = _measure(shape, self.payloads.values())
-        more_bytes += NUMBER_BYTES * len(self.numbers)
-        return Size(len(self.vectors), self.num_bytes, more_bytes, more_vectors)
+        payloads = self.payloads.values()
+        return Size(
+            vectors=len(self.vectors),
+            vector_bytes=self.num_bytes,
+            other_bytes=_bytes_unlike(shape, payloads, self.numbers),
+            payload_bytes_per_parameter=_bytes_per_parameter(shape, payloads),
+        )
 
 
 @dataclass(frozen=True)
 class Task:
-    """One client's work in an exchange; ``state`` is what its store holds."""
+    """One client's work in an exchange.
+
+    Attributes:
+        round: from 1.
+        exchange: of the round, from 0.
+        client: its position in the partition.
+        name: its name there.
+        num_samples: N_k.
+        num_steps: local steps K_k.
+        state: what it keeps between its rounds, by name.
+    """
 
     round: int
     exchange: int
@@ -155,8 +172,17 @@ class Task:
 class ClientResult:
     """The result of a task.
 
-    ``update`` and ``buffers`` may be in memory that the next client overwrites: use them before
-    asking for the next result. ``norms`` of what is sent are computed by the validation.
+    ``update``, ``buffers`` and ``counters`` may be in memory that the next client overwrites: use
+    them before asking for the next result.
+
+    Attributes:
+        task: what the client had to do.
+        update: what it sends.
+        buffers: its float buffers, flat.
+        counters: its integer buffers, by name.
+        state: what it keeps until its next round, by name.
+        loss: mean loss over its local steps.
+        norms: of what is sent, by name; the validation computes them.
     """
 
     task: Task
@@ -187,3 +213,16 @@ class Outcome:
     reason: str | None
     result: ClientResult | None = None
     block: Any = None
+
+
+def _bytes_unlike(
+    shape: torch.Size, tensors: Iterable[Tensor], numbers: Mapping[str, object]
+) -> int:
+    """Bytes of numbers, and of tensors that have another shape than ``w``."""
+    unlike = (tensor for tensor in tensors if tensor.shape != shape)
+    return num_bytes(unlike) + NUMBER_BYTES * len(numbers)
+
+
+def _bytes_per_parameter(shape: torch.Size, payloads: Iterable[Tensor]) -> int:
+    """Bytes of an element of each payload that has the shape of ``w``, added up."""
+    return sum(payload.element_size() for payload in payloads if payload.shape == shape)

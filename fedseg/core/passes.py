@@ -30,13 +30,17 @@ def at_rest(model: nn.Module) -> Iterator[None]:
 def outputs_at(client: Client, w: Tensor) -> Tensor:
     """The network's output for the batch with parameters ``w``, at rest and without a gradient."""
     with torch.no_grad(), at_rest(client.model), client.autocast():
-        given = client.flat.views(w), client.batch["inputs"], {"mode": "tensor"}
-        return functional_call(client.model, *given, tie_weights=False)  # it loses shared modules
+        parameters = client.flat.views(w)
+        inputs = client.batch["inputs"]
+        # tying weights would lose modules that have two names
+        return functional_call(
+            client.model, parameters, inputs, {"mode": "tensor"}, tie_weights=False
+        )
 
 
 def client_batches(client: Client, data: Any) -> Iterator[Any]:
     """Each sample of a client once, as the model takes it; the same augmentation every time."""
     ends = np.cumsum(data.full_sizes(client.index))[:-1]
-    held = np.split(data.indices[client.id], ends)
-    for batch in data.sample_batches([part.tolist() for part in held]):
+    samples = np.split(data.indices[client.id], ends)
+    for batch in data.sample_batches([indices.tolist() for indices in samples]):
         yield client.prepare(batch)

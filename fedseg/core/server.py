@@ -24,12 +24,14 @@ class Server:
 
     Attributes:
         w: the global parameters, flat, in the model's dtype.
-        buffers: the global float buffers, flat. counters: the global integer buffers.
+        buffers: the global float buffers, flat.
+        counters: the global integer buffers, by name.
         state: the algorithm's and the server optimizer's vectors, float64.
         scratch: vectors that live within a round (between exchanges) and are never saved.
         norms: medians of what the last round's clients sent, by name.
         norm_limits: largest allowed norms, see :class:`Message`.
-        round, exchange: where the run is (rounds from 1, exchanges from 0).
+        round: the present round, from 1.
+        exchange: of the round, from 0.
     """
 
     def __init__(
@@ -56,14 +58,16 @@ class Server:
         if local_state is not None:
             self._num_parameters -= local_state.num_parameters
             self._num_buffers -= local_state.num_buffers
-        self.round = self.exchange = 0
+        self.round = 0
+        self.exchange = 0
 
     def state_dict(self) -> dict[str, Any]:
         """The state besides the model, which a checkpoint holds as a plain state dict."""
         return {"state": dict(self.state), "norms": self.norms}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.state, self.norms = dict(state["state"]), state["norms"]
+        self.state = dict(state["state"])
+        self.norms = state["norms"]
 
     def keep(self, payloads: Iterable[Payload]) -> None:
         """Allocate the payloads that every message broadcasts to the clients, zeros at first."""
@@ -102,11 +106,18 @@ class Server:
         )
 
     def traffic(self, size: Size, buffers: bool = True) -> int:
-        """Bytes of a message or update; ``buffers``: float and integer buffers travel with it."""
-        element, sent = self.w.element_size(), size.vector_bytes
+        """Bytes of a message or update; personal parts and gaps are not sent.
+
+        Args:
+            size: of the message or update.
+            buffers: float and integer buffers travel with it.
+        """
+        element = self.w.element_size()
+        sent = size.vector_bytes
         if sent is None:
             sent = size.vectors * self._num_parameters * element
-        sent += size.more_bytes + size.more_vectors * self._num_parameters
+        sent += size.payload_bytes_per_parameter * self._num_parameters
+        sent += size.other_bytes
         if not buffers:
             return sent
         counters = [self.counters[name] for name in self._shared_counters()]
