@@ -1,14 +1,13 @@
-"""Running sums over the updates of an exchange."""
+"""Running sums over the updates of an exchange, and what the server gets of each client."""
 
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from fedseg.core.messages import ClientResult
+from fedseg.core.messages import ClientResult, Size, Task
 
 # how each vector of an update is summed: a weighting, or several of them
 Sums = Mapping[str, str | tuple[str, ...]]
@@ -171,20 +170,29 @@ class Aggregate:
         return {name: sum_.mean().round().long() for name, sum_ in self._counters.items()}
 
 
-class SumRule:
-    """How the updates of an exchange are summed; this one: as the algorithm declares.
+@dataclass
+class Outcome:
+    """The part of a client's result that the server needs.
 
     Attributes:
-        needs_every_update: the server gets every update by itself, not sums of blocks.
-        may_be_empty: a round in which no update counts is one like any other.
+        task: what the client had to do.
+        state: what it keeps until its next round, by name.
+        loss: mean loss over its local steps.
+        size: of the update.
+        norms: of what is sent, by name.
+        reason: why the update is rejected; None: it is accepted.
+        result: the accepted update, where the server sums every update itself.
+        block: the sums of a block of clients, with its last client.
     """
 
-    needs_every_update = False
-    may_be_empty = False
-
-    def new_sums(self, algorithm: Any) -> Aggregate:
-        """Empty sums for an exchange of an :class:`~fedseg.core.algorithm.Algorithm`."""
-        return algorithm.new_sums()
+    task: Task
+    state: Mapping[str, Tensor]
+    loss: float
+    size: Size
+    norms: Mapping[str, float]
+    reason: str | None
+    result: ClientResult | None = None
+    block: Aggregate | None = None
 
 
 def _merge_sums(sums: dict, others: Mapping) -> None:

@@ -125,6 +125,22 @@ class Algorithm(ABC):
         """Change ``server.w`` and ``server.state`` with the sums of the updates."""
 
 
+class SumRule:
+    """How the updates of an exchange are summed; this one: as the algorithm declares.
+
+    Attributes:
+        needs_every_update: the server gets every update by itself, not sums of blocks.
+        may_be_empty: a round in which no update counts is one like any other.
+    """
+
+    needs_every_update = False
+    may_be_empty = False
+
+    def new_sums(self, algorithm: Algorithm) -> Aggregate:
+        """Empty sums for an exchange."""
+        return algorithm.new_sums()
+
+
 def uses_full_gradient(algorithm: Algorithm) -> bool:
     """True if clients compute full-batch gradients in some exchange."""
     return any(exchange.full_gradient for exchange in algorithm.exchanges)

@@ -7,11 +7,11 @@ from typing import Any, Literal, Protocol
 from mmengine.hooks import Hook
 from torch import Tensor, nn
 
-from fedseg.core.aggregate import Aggregate
+from fedseg.core.aggregate import Aggregate, Outcome
 from fedseg.core.algorithm import Algorithm
 from fedseg.core.client import Client, LocalOptimizer
 from fedseg.core.flat import FlatModel
-from fedseg.core.messages import Outcome, Payload, Update
+from fedseg.core.messages import Payload, Update
 from fedseg.core.server import Server
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from pydantic import NonNegativeInt, PositiveInt
@@ -192,27 +192,6 @@ class ClientResult:
     state: dict[str, Tensor]
     loss: float
     norms: dict[str, float] = field(default_factory=dict)
-
-
-@dataclass
-class Outcome:
-    """The part of a result that the server needs.
-
-    Attributes:
-        size: of the update. norms: of what is sent, by name.
-        reason: why the update is rejected, or None.
-        result: the accepted update, where the server sums every update itself.
-        block: the sums of a block of clients (``Aggregate``), with its last client.
-    """
-
-    task: Task
-    state: Mapping[str, Tensor]
-    loss: float
-    size: Size
-    norms: Mapping[str, float]
-    reason: str | None
-    result: ClientResult | None = None
-    block: Any = None
 
 
 def _bytes_unlike(

@@ -5,8 +5,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from fedseg.core.aggregate import Outcome
 from fedseg.core.client_data import Job
-from fedseg.core.messages import ClientResult, Message, Outcome, Task
+from fedseg.core.messages import ClientResult, Message, Task
 from fedseg.engine.trainer import ClientTrainer
 from fedseg.engine.validation import check_contract, find_fault
 from fedseg.registry import EXECUTORS

@@ -15,10 +15,10 @@ from pydantic import NonNegativeInt, PositiveInt
 from torch import Tensor
 
 from fedseg.config.schema import Float32
-from fedseg.core.aggregate import Aggregate
+from fedseg.core.aggregate import Aggregate, Outcome
 from fedseg.core.client_data import ClientData, JobStream
 from fedseg.core.hook import Run, TensorStore
-from fedseg.core.messages import Message, Outcome, Task
+from fedseg.core.messages import Message, Task
 from fedseg.core.vectors import finite_norm
 from fedseg.engine.executor import Executor
 from fedseg.engine.trainer import ClientTrainer

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from fedseg.batchnorm import frozen_running_statistics
 from fedseg.checks import shown
-from fedseg.core.aggregate import SumRule
-from fedseg.core.algorithm import Algorithm, uses_full_gradient
+from fedseg.core.algorithm import Algorithm, SumRule, uses_full_gradient
 from fedseg.core.client import Client, LocalOptimizer
 from fedseg.core.client_data import ClientData, Job
 from fedseg.core.flat import FlatModel

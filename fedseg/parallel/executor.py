@@ -16,8 +16,9 @@ import torch
 from mmengine.hooks import Hook
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
+from fedseg.core.aggregate import Outcome
 from fedseg.core.client_data import Job
-from fedseg.core.messages import Message, Outcome, Task
+from fedseg.core.messages import Message, Task
 from fedseg.engine.executor import Executor, InProcessExecutor, block_size
 from fedseg.evaluation.domains import EvalTask
 from fedseg.files import write_text

@@ -25,8 +25,9 @@ import torch
 from mmengine.config import Config
 from torch import Tensor
 
+from fedseg.core.aggregate import Outcome
 from fedseg.core.client_data import Job, JobStream, client_jobs
-from fedseg.core.messages import Message, Outcome, Task, Update, num_bytes
+from fedseg.core.messages import Message, Task, Update, num_bytes
 from fedseg.engine.executor import block_size, train_block
 from fedseg.errors import DataError, ResourceError, resource_error
 from fedseg.evaluation.domains import EvalTask

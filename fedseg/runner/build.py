@@ -33,8 +33,7 @@ from fedseg.batchnorm import batchnorm_layers, frozen_running_statistics
 from fedseg.checks import shown
 from fedseg.config.components import DEFAULT_HOOKS, PLACES
 from fedseg.config.schema import check_value
-from fedseg.core.aggregate import SumRule
-from fedseg.core.algorithm import Algorithm
+from fedseg.core.algorithm import Algorithm, SumRule
 from fedseg.core.client_data import ClientData
 from fedseg.core.flat import FlatModel
 from fedseg.core.forward import forward, prepare_batch

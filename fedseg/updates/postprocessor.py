@@ -2,8 +2,8 @@
 
 from typing import Any, ClassVar
 
-from fedseg.core.aggregate import Aggregate, SumRule
-from fedseg.core.algorithm import Algorithm
+from fedseg.core.aggregate import Aggregate
+from fedseg.core.algorithm import Algorithm, SumRule
 from fedseg.core.client import Client
 from fedseg.core.client_data import ClientData
 from fedseg.core.flat import FlatModel

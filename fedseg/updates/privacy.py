@@ -24,8 +24,8 @@ from annotated_types import Interval
 from torch import Tensor
 
 from fedseg.config.schema import NonNegative, Positive
-from fedseg.core.aggregate import Aggregate, SumRule, Sums
-from fedseg.core.algorithm import Algorithm
+from fedseg.core.aggregate import Aggregate, Sums
+from fedseg.core.algorithm import Algorithm, SumRule
 from fedseg.core.client import Client
 from fedseg.core.client_data import ClientData
 from fedseg.core.flat import FlatModel

@@ -20,8 +20,8 @@ from annotated_types import Interval
 from mmengine.logging import print_log
 from torch import Tensor
 
-from fedseg.core.aggregate import Aggregate, SumRule, Sums, weightings
-from fedseg.core.algorithm import Algorithm
+from fedseg.core.aggregate import Aggregate, Sums, weightings
+from fedseg.core.algorithm import Algorithm, SumRule
 from fedseg.core.messages import ClientResult
 from fedseg.errors import ConfigError
 from fedseg.registry import AGGREGATES
