@@ -91,10 +91,12 @@ class LocalState:
             evaluated (``Algorithm.own_model``); None: it has none.
 
     Attributes:
-        parameter_mask: like ``w``, bool: the personal parameters. parameter_names: their names.
-        buffer_mask: like ``buffers``, bool: the personal float buffers.
-        counter_names: of the personal integer buffers.
-        num_parameters, num_buffers: elements that are personal, without gaps.
+        parameter_names: names of the personal parameters.
+        parameter_mask: like ``w``, bool: True where they are.
+        num_parameters: their elements.
+        buffer_mask: like ``buffers``, bool: True where personal float buffers are.
+        num_buffers: elements of these buffers.
+        counter_names: names of the personal integer buffers.
         norm_layers: BatchNorm layers whose running statistics are personal.
         estimable: the server's model has the features of all clients, so that BatchNorm statistics
             can be estimated with it: nothing but layers of the head is personal.
@@ -125,8 +127,13 @@ class LocalState:
             for layer in batchnorm_layers(flat.model)
             if {f"{layer}.running_mean", f"{layer}.running_var"} <= self._buffer_slots.keys()
         ]
-        head = part_names(flat.model, HEAD, "personal")
-        self.estimable = not self.norm_layers and self.parameter_names <= head
+        self.estimable = not self.norm_layers and self._leaves_body_shared(flat.model)
+
+    def _leaves_body_shared(self, model: nn.Module) -> bool:
+        """True if no parameter but those of the head is personal."""
+        if not self.parameter_names:
+            return True
+        return self.parameter_names <= part_names(model, HEAD, "personal")
 
     def load(self, client: Client) -> None:
         """Put the client's own parts over the global model that it received.
