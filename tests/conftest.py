@@ -80,7 +80,7 @@ val_evaluator = dict(type="IoUMetric")
 client_sampler = dict(type="UniformSampler", clients_per_round=2)
 optim_wrapper = dict(type="ASAMOptimWrapper", rho=0.1, eta=0.1, optimizer=dict(type="SGD", lr=0.2))
 averaging = dict(type="SWA", start=0.5, cycle=2, lr2=0.05)
-batchnorm = dict(type="SiloBN")
+personal = ["@batchnorm.statistics"]
 train_cfg = dict(max_rounds=6, val_interval=2, val_last_rounds=4, val_last_interval=2)
 """
 

@@ -9,7 +9,7 @@
 - a pattern of parameters and buffers, such as ``*.lora_B`` (FedSA-LoRA).
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import torch
@@ -92,10 +92,10 @@ class LocalState:
 
     Attributes:
         parameter_names: names of the personal parameters.
-        parameter_mask: like ``w``, bool: True where they are.
-        num_parameters: their elements.
-        buffer_mask: like ``buffers``, bool: True where personal float buffers are.
-        num_buffers: elements of these buffers.
+        parameters: positions of their elements in ``w``, int64, 1-D.
+        parameter_mask: like ``w``, bool: True at these positions.
+        buffers: positions of personal float buffers in ``FlatModel.buffers``, int64, 1-D.
+        buffer_mask: like ``FlatModel.buffers``, bool: True at these positions.
         counter_names: names of the personal integer buffers.
         norm_layers: BatchNorm layers whose running statistics are personal.
         estimable: the server's model has the features of all clients, so that BatchNorm statistics
@@ -113,15 +113,17 @@ class LocalState:
         for entry in entries:
             names |= personal_names(flat, entry)
         self.own_model = own_model
-        self.parameter_mask = _mask(flat.w, flat.slots, names)
-        self.buffer_mask = _mask(flat.buffers, flat.buffer_slots, names)
-        self.parameter_names = frozenset(slot.name for slot in flat.slots if slot.name in names)
-        self.counter_names = [name for name in flat.counters if name in names]
-        self.num_parameters = sum(slot.numel for slot in flat.slots if slot.name in names)
-        self.num_buffers = sum(slot.numel for slot in flat.buffer_slots if slot.name in names)
-        if len(self.parameter_names) == len(flat.slots):
+        slots = [slot for slot in flat.slots if slot.name in names]
+        if len(slots) == len(flat.slots):
             raise ConfigError("personal: every parameter stays with the clients; share some")
-        self._buffer_slots = {s.name: s for s in flat.buffer_slots if s.name in names}
+        self.parameter_names = frozenset(slot.name for slot in slots)
+        self.parameters = _positions(slots).to(flat.w.device)
+        self.parameter_mask = _mask(flat.w, slots)
+        buffer_slots = [slot for slot in flat.buffer_slots if slot.name in names]
+        self.buffers = _positions(buffer_slots).to(flat.w.device)
+        self.buffer_mask = _mask(flat.buffers, buffer_slots)
+        self.counter_names = [name for name in flat.counters if name in names]
+        self._buffer_slots = {slot.name: slot for slot in buffer_slots}
         self.norm_layers = [
             layer
             for layer in batchnorm_layers(flat.model)
@@ -142,12 +144,12 @@ class LocalState:
         """
         if BUFFERS not in client.state:
             return
-        client.buffers[self.buffer_mask] = client.state[BUFFERS]
+        client.buffers[self.buffers] = client.state[BUFFERS]
         for name in self.counter_names:
             client.counters[name].copy_(client.state[COUNTER + name])
         if self.parameter_names:
             client.start = client.start.clone()
-            client.start[self.parameter_mask] = client.state[PARAMETERS]
+            client.start[self.parameters] = client.state[PARAMETERS]
             client.w.copy_(client.start)
 
     def save(self, client: Client, update: Update, client_vectors: Sequence[str]) -> None:
@@ -158,17 +160,17 @@ class LocalState:
             update: what it sends.
             client_vectors: names in ``client.state`` of the algorithm's vectors like ``w``.
         """
-        client.state[BUFFERS] = client.buffers[self.buffer_mask]
+        client.state[BUFFERS] = client.buffers[self.buffers]
         for name in self.counter_names:
             client.state[COUNTER + name] = client.counters[name].clone()
         if not self.parameter_names:
             return
-        client.state[PARAMETERS] = client.w[self.parameter_mask]
+        client.state[PARAMETERS] = client.w[self.parameters]
         tensors = [payload for payload in update.payloads.values() if isinstance(payload, Tensor)]
         whole = [tensor for tensor in tensors if tensor.shape == client.w.shape]
         corrections = [client.state[name] for name in client_vectors]
         for vector in [*update.vectors.values(), *whole, *corrections]:
-            vector[self.parameter_mask] = 0
+            vector[self.parameters] = 0
 
     def select_state(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The part of a client's state that its evaluation needs."""
@@ -207,7 +209,7 @@ class LocalState:
         w = w.clone()
         if self.parameter_names:
             parts = [(n / total, state[PARAMETERS].double()) for n, state in trained]
-            w[self.parameter_mask] = sum(part * share for share, part in parts).to(w)
+            w[self.parameters] = sum(part * share for share, part in parts).to(w)
         return w, pooled
 
     def _pooled_buffers(
@@ -219,17 +221,17 @@ class LocalState:
         """
         pooled = buffers.clone()
         if len(states) == 1:
-            pooled[self.buffer_mask] = states[0][1][BUFFERS].to(buffers)
+            pooled[self.buffers] = states[0][1][BUFFERS].to(buffers)
             return pooled
         total = sum(samples for samples, _ in states)
         mean = torch.zeros_like(buffers, dtype=torch.float64)
         square = torch.zeros_like(mean)
         for samples, state in states:
             statistics = torch.zeros_like(mean)
-            statistics[self.buffer_mask] = state[BUFFERS].to(mean)
+            statistics[self.buffers] = state[BUFFERS].to(mean)
             mean += statistics * (samples / total)
             square += statistics**2 * (samples / total)
-        pooled[self.buffer_mask] = mean[self.buffer_mask].to(buffers)
+        pooled[self.buffers] = mean[self.buffers].to(buffers)
         for layer in self.norm_layers:
             means = self._buffer_slots[f"{layer}.running_mean"].span
             variances = self._buffer_slots[f"{layer}.running_var"].span
@@ -244,9 +246,19 @@ def shared_slots(flat: FlatModel, local_state: LocalState | None) -> list[Slot]:
     return [slot for slot in flat.slots if slot.numel and slot.name not in personal]
 
 
-def _mask(vector: Tensor, slots: Sequence[Slot], names: Collection[str]) -> Tensor:
-    """A mask over a flat vector of the tensors with these names."""
+def _mask(vector: Tensor, slots: Sequence[Slot]) -> Tensor:
+    """A mask over a flat vector: True in these slots."""
     mask = torch.zeros_like(vector, dtype=torch.bool)
     for slot in slots:
-        mask[slot.span] = slot.name in names
+        mask[slot.span] = True
     return mask
+
+
+def _positions(slots: Sequence[Slot]) -> Tensor:
+    """The positions of the elements of slots in their vector, ascending.
+
+    To index by a mask instead would wait for the device.
+    """
+    if not slots:
+        return torch.zeros(0, dtype=torch.int64)
+    return torch.cat([torch.arange(slot.span.start, slot.span.stop) for slot in slots])

@@ -56,8 +56,8 @@ class Server:
         self._num_parameters = flat.num_parameters  # that are shared
         self._num_buffers = flat.num_buffers
         if local_state is not None:
-            self._num_parameters -= local_state.num_parameters
-            self._num_buffers -= local_state.num_buffers
+            self._num_parameters -= len(local_state.parameters)
+            self._num_buffers -= len(local_state.buffers)
         self.round = 0
         self.exchange = 0
 

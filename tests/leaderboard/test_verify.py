@@ -116,7 +116,7 @@ def test_an_optional_test_set_that_the_run_did_not_have(small_config, tmp_path):
 
 def test_personal_parts_are_no_traffic(small_config, tmp_path):
     config = load_config(small_config, work_dir=tmp_path, options=["train_cfg.max_rounds=2"])
-    config.personal = "@head"
+    config.personal = ["@batchnorm.statistics", "@head"]
     train(config)
     assert verify(tmp_path, trust=TRUST).passed
 

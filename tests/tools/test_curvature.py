@@ -206,7 +206,7 @@ def test_clients_are_seen_with_statistics_of_their_own(tool, silo):
         for client, state in payload["client_statistics"].items():
             data = run.samples(client=client, personal=False)
             assert {len(batch) for part in data.parts for batch in part.plan} == {1}  # from disk
-            w, buffers = run.policy.personal(point.w, point.buffers, [(1, state)])
+            w, buffers = run.local_state.personal_model(point.w, point.buffers, [(1, state)])
             total += len(data) * LossSurface(run.flat, data, Point("", w, buffers)).loss()[0]
             images += len(data)
     assert found["loss"]["loss"] == pytest.approx(total / images)
