@@ -13,6 +13,7 @@ import stat
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from itertools import accumulate
 from pathlib import Path
 from typing import IO, Any
@@ -34,6 +35,20 @@ def make_folder(folder: str | Path) -> None:
         Path(folder).mkdir(parents=True, exist_ok=True)
     except FileNotFoundError as error:
         raise ResourceError(f"{folder}: cannot create the folder: write elsewhere") from error
+
+
+def packaged_path(path: str) -> Path | None:
+    """The path itself; for ``package:NAME/FILE`` that of a file of an installed package.
+
+    None if the package is not installed.
+    """
+    if not path.startswith("package:"):
+        return Path(path)
+    package, _, name = path.removeprefix("package:").partition("/")
+    spec = find_spec(package) if package.isidentifier() else None
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    return Path(spec.submodule_search_locations[0], name)
 
 
 @contextmanager

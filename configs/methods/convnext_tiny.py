@@ -1,6 +1,6 @@
 # ConvNeXt-T (Liu et al., CVPR 2022), frozen: a linear layer on its pooled activations learns.
-# Images are padded to a multiple of 32. Weights: model.weights=convnext_tiny_1k_224_ema.pth of
-# Meta's ConvNeXt, or timm's convnext_tiny (docs/encoders.md); without a file they are random.
+# Images are padded to a multiple of 32. Weights: fedseg prepare weights convnext_tiny FILE
+# (docs/encoders.md); with model.weights=None they are random.
 slot = "network"
 refuses = {
     "val_evaluator.type": {"only for classification": ["IoUMetric", "DiceMetric", "BoundaryIoU"]},
@@ -14,5 +14,6 @@ model = dict(
     encoder="convnext_tiny",
     pretrained="ImageNet",
     freeze="backbone",
+    weights=dict(path="data/weights/convnext_tiny.safetensors", module="backbone"),
     groups=None,  # of the network that it replaces
 )

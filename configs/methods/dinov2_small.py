@@ -1,6 +1,6 @@
 # DINOv2 ViT-S/14 (Oquab et al., TMLR 2024), frozen: a linear layer on its class token learns.
-# Images are padded to a multiple of 14. Weights: model.weights=dinov2_vits14_pretrain.pth of Meta's
-# DINOv2, or timm's vit_small_patch14_dinov2 (docs/encoders.md); without a file they are random.
+# Images are padded to a multiple of 14. Weights: fedseg prepare weights vit_small_patch14_dinov2
+# FILE (docs/encoders.md); with model.weights=None they are random.
 slot = "network"
 refuses = {
     "val_evaluator.type": {"only for classification": ["IoUMetric", "DiceMetric", "BoundaryIoU"]},
@@ -15,5 +15,6 @@ model = dict(
     options=dict(dynamic_img_size=True),
     pretrained="DINOv2",
     freeze="backbone",
+    weights=dict(path="data/weights/vit_small_patch14_dinov2.safetensors", module="backbone"),
     groups=None,  # of the network that it replaces
 )

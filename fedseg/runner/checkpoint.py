@@ -25,15 +25,15 @@ from fedseg.checks import is_number
 from fedseg.config.schema import STRICT, read_model
 from fedseg.core.hook import FederatedHook
 from fedseg.errors import ConfigError, DataError, lacks_memory
-from fedseg.files import atomic_writer, sha256
+from fedseg.files import atomic_writer, own_path, sha256
 from fedseg.memory import find_fault, map_tensors
 from fedseg.metric_names import Metric
-from fedseg.models.weights import STATE_DICTS, check_stored, read_frozen_part, with_frozen_part
 from fedseg.registry import HOOKS
 from fedseg.runner.state_store import save_tensors
 
 PATTERN = re.compile(r"round_(\d{6,})\.pth")
 DIGEST = "content_sha256"
+STATE_DICTS = ("state_dict", "averaged_state_dict")
 WEIGHTS = (*STATE_DICTS, "client_statistics")
 READABLE = (str, int, float, bool, bytes, complex, NoneType, torch.dtype, torch.device, torch.Size)
 _SHARED: dict[Path, str] = {}  # sums of the files of frozen weights that this process wrote or read
@@ -163,6 +163,54 @@ def _has(file: Path, digest: str) -> bool:
         return _content_digest(read_frozen_part(file)) == digest
     except Exception:
         return False
+
+
+def with_frozen_part(content: Any, checkpoint: Path) -> Any:
+    """A checkpoint's content with the frozen weights, which all checkpoints of a run share.
+
+    Raises:
+        DataError: their file is not beside the checkpoint, or damaged.
+    """
+    frozen = content.get("frozen") if isinstance(content, dict) else None
+    if not isinstance(frozen, dict) or not frozen.keys() >= {"file", "sha256", "names"}:
+        return content  # a file from elsewhere may have something of that name
+    path = own_path(checkpoint.parent, Path(str(frozen["file"])).name)
+    if not path.is_file():
+        raise DataError(f"{checkpoint}: its frozen weights are in {path.name}: copy both files")
+    if sha256(path) != frozen["sha256"]:
+        raise DataError(f"{path}: is damaged, its checksum does not match")
+    whole = {key: value for key, value in content.items() if key != "frozen"}
+    try:
+        shared = read_frozen_part(path)
+        for key in STATE_DICTS:
+            if key in content:
+                weights = content[key] | shared
+                whole[key] = {name: weights[name] for name in frozen["names"]}
+    except Exception as error:
+        if lacks_memory(error):
+            raise
+        raise DataError(
+            f"{path}: is damaged, it is not the frozen part of {checkpoint.name} ({error!r})"
+        ) from error
+    return whole
+
+
+def read_frozen_part(path: Path) -> dict[str, Tensor]:
+    """The weights in a file of a run's frozen weights; any error if it has something else."""
+    shared = torch.load(path, map_location="cpu", weights_only=True)
+    size = path.stat().st_size
+    if sum(check_stored(size, tensor).nbytes for tensor in shared.values()) > size:
+        raise ValueError("it is smaller than its header says")
+    return shared
+
+
+def check_stored(size: int, tensor: Tensor) -> Tensor:
+    """A plain tensor; one without storage for each value may be larger than any memory."""
+    if tensor.is_quantized or tensor.is_complex() or tensor.layout != torch.strided:
+        raise ValueError(f"a tensor of {tensor.dtype}, {tensor.layout}")
+    if tensor.numel() * tensor.element_size() > size:
+        raise ValueError(f"a tensor of {tuple(tensor.shape)} in a file of {size} bytes")
+    return tensor
 
 
 def load_checkpoint(path: str | Path) -> dict[str, Any]:

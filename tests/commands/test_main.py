@@ -15,7 +15,7 @@ from fedseg.errors import ConfigError, DataError, ResourceError
 
 SLOW = ("mmengine", "numpy", "torch")
 WORDS = [[name] for name in command.COMMANDS if name != "prepare"]
-WORDS += [["prepare", name] for name in DATA_SETS]
+WORDS += [["prepare", name] for name in (*DATA_SETS, "weights")]
 
 
 @pytest.fixture

@@ -27,9 +27,13 @@ from torch.utils.data import Dataset
 from fedseg.errors import LoadingError
 from fedseg.hooks import FederatedHook
 from fedseg.models import ImagePreprocessor
-from fedseg.models.weights import with_frozen_part
 from fedseg.registry import DATASETS, HOOKS, METRICS, MODELS
-from fedseg.runner.checkpoint import checkpoints, load_checkpoint, save_checkpoint
+from fedseg.runner.checkpoint import (
+    checkpoints,
+    load_checkpoint,
+    save_checkpoint,
+    with_frozen_part,
+)
 from fedseg.runs.history import History
 from fedseg.runs.schema import OWN_DIGEST, own_digest
 

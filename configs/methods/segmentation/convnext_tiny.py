@@ -5,7 +5,12 @@ refuses = {"val_evaluator.type": {"only for segmentation": "Accuracy"}}
 
 model = dict(
     type="Segmentor",
-    weights=None,  # those of a setting are for its own network
+    weights=dict(
+        _delete_=True,  # those of a setting are for its own network
+        path="data/weights/convnext_tiny.safetensors",
+        module="backbone",
+        ignore="head.",
+    ),
     network=dict(
         _delete_=True,
         type="TimmSegmentation",

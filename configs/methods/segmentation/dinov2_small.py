@@ -5,7 +5,11 @@ refuses = {"val_evaluator.type": {"only for segmentation": "Accuracy"}}
 
 model = dict(
     type="Segmentor",
-    weights=None,  # those of a setting are for its own network
+    weights=dict(
+        _delete_=True,  # those of a setting are for its own network
+        path="data/weights/vit_small_patch14_dinov2.safetensors",
+        module="backbone",
+    ),
     network=dict(
         _delete_=True,
         type="TimmSegmentation",

