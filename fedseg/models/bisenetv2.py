@@ -43,10 +43,17 @@ class BiSeNetV2Segmentor(Segmentor):
     def __init__(
         self, num_classes: PositiveInt, dropout: Share = 0.1, auxiliary: bool = True, **kwargs
     ) -> None:
-        heads = [
-            dict(type="FCNHead", in_channels=i, channels=c, num_convs=n, concat_input=False)
-            for i, c, n in MMSEG_HEADS
-        ]
+        heads = []
+        for in_channels, channels, num_convs in MMSEG_HEADS:
+            heads.append(
+                dict(
+                    type="FCNHead",
+                    in_channels=in_channels,
+                    channels=channels,
+                    num_convs=num_convs,
+                    concat_input=False,
+                )
+            )
         network = bisenetv2_config("BiSeNetV2", heads, num_classes, dropout, auxiliary)
         super().__init__(network, **kwargs)
 
@@ -61,12 +68,14 @@ def bisenetv2_config(
         "dropout_ratio": dropout,
         "norm_cfg": {"type": "BN"},
     }
-    main, *others = ({**common, **head, "in_index": i} for i, head in enumerate(heads))
+    main, *auxiliary_heads = [
+        {**common, **head, "in_index": index} for index, head in enumerate(heads)
+    ]
     return {
         "type": "EncoderDecoder",
         "backbone": {"type": backbone},
         "decode_head": main,
-        "auxiliary_head": others if auxiliary else None,
+        "auxiliary_head": auxiliary_heads if auxiliary else None,
     }
 
 
@@ -98,10 +107,10 @@ class FedDriveBiSeNetV2Segmentor(Segmentor):
         align_corners: bool = True,
         **kwargs,
     ) -> None:
-        heads = [
-            dict(type=PixelShuffleHead, in_channels=i, channels=c, up=up)
-            for i, c, up in FEDDRIVE_HEADS
-        ]
+        heads = []
+        for in_channels, channels, up in FEDDRIVE_HEADS:
+            head = dict(type=PixelShuffleHead, in_channels=in_channels, channels=channels, up=up)
+            heads.append(head)
         network = bisenetv2_config(FedDriveBiSeNetV2, heads, num_classes, dropout, auxiliary)
         super().__init__(network, align_corners=align_corners, **kwargs)
 
@@ -130,8 +139,8 @@ class FedDriveAggregation(BGALayer):
 
     def __init__(self, channels: int) -> None:
         super().__init__(channels)
-        for keep in (self.detail_dwconv, self.semantic_dwconv):
-            keep[0].pointwise_conv.conv.bias = None
+        for branch in (self.detail_dwconv, self.semantic_dwconv):
+            branch[0].pointwise_conv.conv.bias = None
 
     def forward(self, detail: Tensor, semantic: Tensor) -> Tensor:
         """Features [B, C, h, w] of the detail branch, guided by the semantic branch's at h/4, w/4.
@@ -146,6 +155,7 @@ class FedDriveAggregation(BGALayer):
 
 
 def _resize(features: Tensor, size: torch.Size) -> Tensor:
+    """Features [B, C, h, w] at ``size``, bilinear with aligned corners."""
     return F.interpolate(features, size, mode="bilinear", align_corners=True)
 
 

@@ -26,7 +26,8 @@ class LoRA:
     """Adapters of a model's linear and convolution layers.
 
     Args:
-        r: rank. alpha: the change of a weight is scaled by ``alpha / r``.
+        r: rank.
+        alpha: the change of a weight is scaled by ``alpha / r``.
         targets: names of layers, or patterns of names as ``personal`` takes; None: every layer that
             fits, besides the head. Layers that do not fit have groups, dilation or another padding
             than zeros, or belong to torch's attention.
@@ -57,7 +58,11 @@ class LoRA:
                 "model.lora: needs the extra 'lora': pip install 'fedseg[lora]'"
             ) from error
         head = part_names(model, HEAD, "model.lora")
-        trained = {name for name, p in model.named_parameters() if p.requires_grad} - {*frozen}
+        trained = {
+            name
+            for name, parameter in model.named_parameters()
+            if parameter.requires_grad and name not in frozen
+        }
         targets = self._targets(model, head)
         config = LoraConfig(
             r=self.r,
@@ -72,40 +77,54 @@ class LoRA:
                 parameter.requires_grad_(name in head & trained)
 
     def _targets(self, model: nn.Module, head: Collection[str]) -> list[str]:
-        attention = [n for n, m in model.named_modules() if isinstance(m, nn.MultiheadAttention)]
-        fitting = [
-            name
-            for name, layer in model.named_modules()
-            if _fits(layer) and name.rpartition(".")[0] not in attention
-        ]
+        """The names of the layers that get adapters.
+
+        Raises:
+            ConfigError: a pattern of ``targets`` matches no suitable layer, or there is none.
+        """
+        suitable = _suitable_layers(model)
         if self.targets is None:
-            chosen = [name for name in fitting if f"{name}.weight" not in head]
-            if not chosen:
+            targets = [name for name in suitable if f"{name}.weight" not in head]
+            if not targets:
                 raise ConfigError(
                     f"model.lora: {type(model).__name__} has no suitable layer besides its head: "
                     "name linear or convolution layers in model.lora.targets"
                 )
-            return chosen
-        chosen = []
-        for pattern in [self.targets] if isinstance(self.targets, str) else self.targets:
-            names = part_names(model, pattern, "model.lora.targets")
-            matching = [name for name in fitting if f"{name}.weight" in names]
+            return targets
+        patterns = [self.targets] if isinstance(self.targets, str) else self.targets
+        if not patterns:
+            raise ConfigError("model.lora.targets: is empty: name layers, or leave it out")
+        targets = []
+        for pattern in patterns:
+            parts = part_names(model, pattern, "model.lora.targets")
+            matching = [name for name in suitable if f"{name}.weight" in parts]
             if not matching:
                 raise ConfigError(
                     f"model.lora.targets: {pattern!r} matches no linear layer and no convolution "
                     "without groups, dilation and non-zero padding modes: name other layers"
                 )
-            chosen += matching
-        if not chosen:
-            raise ConfigError("model.lora.targets: is empty: name layers, or leave it out")
-        return list(dict.fromkeys(chosen))
+            targets += matching
+        return list(dict.fromkeys(targets))  # each once
 
 
-def _fits(layer: nn.Module) -> bool:
+def _suitable_layers(model: nn.Module) -> list[str]:
+    """The names of the layers that can have adapters; those of torch's attention are not called."""
+    modules = dict(model.named_modules())
+    names = []
+    for name, layer in modules.items():
+        parent = modules.get(name.rpartition(".")[0])
+        if _can_have_adapters(layer) and not isinstance(parent, nn.MultiheadAttention):
+            names.append(name)
+    return names
+
+
+def _can_have_adapters(layer: nn.Module) -> bool:
+    """True of linear layers, and of convolutions without groups, dilation or other padding."""
     if isinstance(layer, nn.Linear):
         return True
-    plain = isinstance(layer, nn.Conv2d) and layer.groups == 1 and layer.padding_mode == "zeros"
-    return plain and set(layer.dilation) == {1}
+    if not isinstance(layer, nn.Conv2d):
+        return False
+    return layer.groups == 1 and layer.padding_mode == "zeros" and set(layer.dilation) == {1}
 
 
 def with_adapters(state: Mapping[str, Tensor], model: nn.Module) -> Mapping[str, Tensor]:

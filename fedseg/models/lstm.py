@@ -37,9 +37,9 @@ class CharLSTM(Classifier):
         return self.projection(steps[:, -1])
 
     def _check_inputs(self, inputs: Tensor) -> None:
-        expected = self.in_channels, *self.image_size
-        if tuple(inputs.shape[1:]) != expected:
+        length, _ = self.image_size
+        if inputs.shape[1:] != (1, length, 1):
             raise DataError(
-                f"inputs: CharLSTM takes characters [batch, {', '.join(map(str, expected))}], not "
+                f"inputs: CharLSTM takes characters [batch, 1, {length}, 1], not "
                 f"{inputs.dtype} {list(inputs.shape)}: change dataset or model.length"
             )

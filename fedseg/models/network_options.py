@@ -65,18 +65,22 @@ class Network:
 
 
 def read_windows(network: Mapping[str, Any]) -> Windows:
-    """The ``test_cfg`` of an EncoderDecoder's config."""
-    field, options = "model.network.test_cfg", network.get("test_cfg") or {}
+    """Read the ``test_cfg`` of an EncoderDecoder's config."""
+    field = "model.network.test_cfg"
+    options = network.get("test_cfg") or {}
     check_value(field, options, Mapping)
     check_arguments(Windows, options, field)
     windows = Windows(**options)
-    sizes = (windows.crop_size, windows.stride)
-    if windows.mode == "whole" and sizes != (None, None):
-        raise ConfigError(f"{field}.mode: must be 'slide' for crop_size and stride, not 'whole'")
-    if windows.mode == "slide":
-        if None in sizes:
-            raise ConfigError(f"{field}: mode 'slide' needs crop_size and stride")
-        if any(step > size for size, step in zip(*sizes, strict=True)):
+    if windows.mode == "whole":
+        if windows.crop_size is not None or windows.stride is not None:
+            raise ConfigError(
+                f"{field}.mode: must be 'slide' for crop_size and stride, not 'whole'"
+            )
+        return windows
+    if windows.crop_size is None or windows.stride is None:
+        raise ConfigError(f"{field}: mode 'slide' needs crop_size and stride")
+    for size, step in zip(windows.crop_size, windows.stride, strict=True):
+        if step > size:
             raise ConfigError(
                 f"{field}.stride: must be at most crop_size {windows.crop_size}, not "
                 f"{windows.stride}"
@@ -97,12 +101,13 @@ def check_network(network: Mapping[str, Any]) -> None:
 
 
 def read_network(model: Mapping[str, Any], file: str) -> Network:
-    """The network of the ``model`` of a config file of MMSegmentation.
+    """Read the network of the ``model`` of a config file of MMSegmentation.
 
     A plain cross-entropy, which most of these files have, is left out; any other loss stays, and
     :func:`check_network` refuses it. ConfigError names the file.
     """
-    config, left_out = deepcopy(dict(model)), []
+    config = deepcopy(dict(model))
+    left_out = []
     for field, head in _heads(config):
         loss = dict(head.get("loss_decode") or {})
         loss.pop("loss_weight", None)
@@ -112,7 +117,11 @@ def read_network(model: Mapping[str, Any], file: str) -> Network:
     preprocessor = config.pop("data_preprocessor", None) or {}
     left_out += [f"data_preprocessor.{key}" for key in PADDING if preprocessor.get(key)]
     field = f"model.network: {file}: data_preprocessor"
-    return Network(config, _read_preprocessor(preprocessor, field), left_out)
+    return Network(
+        config=config,
+        data_preprocessor=_read_preprocessor(preprocessor, field),
+        left_out=left_out,
+    )
 
 
 def _read_preprocessor(options: Mapping[str, Any], field: str) -> dict[str, Any] | None:
@@ -128,11 +137,12 @@ def _read_preprocessor(options: Mapping[str, Any], field: str) -> dict[str, Any]
         raise ConfigError(f"{field}.bgr_to_rgb: must be True, images are RGB here: {fix}")
     if options.get("seg_pad_val", IGNORED_LABEL) != IGNORED_LABEL:
         raise ConfigError(f"{field}.seg_pad_val: must be {IGNORED_LABEL}: {fix}")
-    values = {key: options.get(key) for key in ("mean", "std")}
-    for key, numbers in values.items():
+    preprocessor: dict[str, Any] = {"type": "ImagePreprocessor"}
+    for key in ("mean", "std"):
+        numbers = options.get(key)
         check_value(f"{field}.{key}", numbers, list[float])
-    scaled = {key: [number / 255 for number in numbers] for key, numbers in values.items()}
-    return {"type": "ImagePreprocessor", **scaled}
+        preprocessor[key] = [number / 255 for number in numbers]
+    return preprocessor
 
 
 def _heads(network: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -142,4 +152,5 @@ def _heads(network: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
         if isinstance(head, Mapping):
             yield name, head
         elif isinstance(head, list | tuple):
-            yield from ((f"{name}[{number}]", part) for number, part in enumerate(head))
+            for number, part in enumerate(head):
+                yield f"{name}[{number}]", part

@@ -19,7 +19,8 @@ class ImagePreprocessor(BaseDataPreprocessor):
     and that float type. Constants are not part of the state dict.
 
     Args:
-        mean, std: one number per channel (RGB), in units of 0..1.
+        mean: one number per channel (RGB), in units of 0..1.
+        std: likewise.
     """
 
     def __init__(
@@ -30,11 +31,13 @@ class ImagePreprocessor(BaseDataPreprocessor):
         super().__init__()
         if len(mean) != len(std):
             raise ValueError(f"mean {mean} and std {std} differ in length")
-        self.mean, self.std = list(mean), list(std)
+        self.mean = list(mean)
+        self.std = list(std)
         # float64 until the model is cast, so that a float64 model gets exact constants.
         std64 = torch.tensor(std, dtype=torch.float64).view(-1, 1, 1)
         mean64 = torch.tensor(mean, dtype=torch.float64).view(-1, 1, 1)
-        self._scale64, self._shift64 = 1 / (255 * std64), -mean64 / std64
+        self._scale64 = 1 / (255 * std64)
+        self._shift64 = -mean64 / std64
         dtype = torch.get_default_dtype()
         self.register_buffer("scale", self._scale64.to(dtype), persistent=False)
         self.register_buffer("shift", self._shift64.to(dtype), persistent=False)

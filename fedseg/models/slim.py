@@ -9,6 +9,7 @@ way, GradAug the whole network.
 import math
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 
 import torch.nn.functional as F
@@ -17,6 +18,22 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedseg.errors import ConfigError
 from fedseg.models.resnet import PaddedShortcut
+
+
+@dataclass(frozen=True)
+class SlimLayer:
+    """A layer that has a sub-network.
+
+    Attributes:
+        layer: the network's own layer.
+        forward: called with the layer, a function from a number of channels to the number of those
+            that are kept, and the input.
+        whole: whether all output channels are kept.
+    """
+
+    layer: nn.Module
+    forward: Callable[..., Tensor]
+    whole: bool
 
 
 class Slim:
@@ -41,62 +58,68 @@ class Slim:
     def __init__(
         self, network: nn.Module, multiple: int = 1, whole: Collection[nn.Module] = ()
     ) -> None:
-        self._layers: list[tuple[nn.Module, Callable, bool]] = []
+        self._layers: list[SlimLayer] = []
         for name, layer in network.named_modules():
-            kind = next((kind for kind in FORWARDS if isinstance(layer, kind)), None)
-            # a subclass with a forward of its own computes something else
-            overridden = kind is not None and _has_own_forward(layer, kind)
-            slim = None if overridden else FORWARDS.get(kind)
-            if slim is not None:
-                self._layers.append((layer, slim, any(layer is other for other in whole)))
-            if overridden or _is_unknown(layer, slim):
+            forward = _slim_forward(layer)
+            if _has_no_sub_network(layer, forward):
                 raise ConfigError(
                     f"model: layer {name or type(network).__name__} ({type(layer).__name__}) has "
                     "no sub-network: use Conv2d (groups 1 or depthwise, zero padding), Linear, "
                     "BatchNorm or GroupNorm, or subclasses that keep their forward"
                 )
-        groups = [layer.num_groups for layer, *_ in self._layers if isinstance(layer, nn.GroupNorm)]
-        self.multiple = math.lcm(multiple, *groups)
+            if forward is not None:
+                is_whole = any(layer is other for other in whole)
+                self._layers.append(SlimLayer(layer, forward, is_whole))
+        self.multiple = multiple
+        for slim in self._layers:
+            if isinstance(slim.layer, nn.GroupNorm):
+                self.multiple = math.lcm(self.multiple, slim.layer.num_groups)
 
     def kept(self, channels: int, width: float) -> int:
         """The number of channels of a layer in the sub-network."""
-        wanted, step = channels * width, self.multiple
-        kept = max(step, int(wanted + step / 2) // step * step)
-        if kept < 0.9 * wanted:
-            kept += step
-        return min(kept, channels)
+        exact = channels * width
+        nearest = int(exact + self.multiple / 2) // self.multiple * self.multiple
+        number = max(self.multiple, nearest)
+        if number < 0.9 * exact:
+            number += self.multiple
+        return min(number, channels)
 
     @contextmanager
     def at(self, width: float) -> Iterator[None]:
         """Inside, the network computes its sub-network of this width, in (0, 1]."""
         try:
-            for layer, slim, whole in self._layers:
-                kept = int if whole else partial(self.kept, width=width)
-                layer.__dict__["forward"] = partial(slim, layer, kept)
+            for slim in self._layers:
+                count = int if slim.whole else partial(self.kept, width=width)
+                slim.layer.__dict__["forward"] = partial(slim.forward, slim.layer, count)
             yield
         finally:
-            for layer, *_ in self._layers:
-                layer.__dict__.pop("forward", None)
+            for slim in self._layers:
+                slim.layer.__dict__.pop("forward", None)
 
 
 def _convolution(layer: nn.Conv2d, kept: Callable[[int], int], x: Tensor) -> Tensor:
-    inside, stride = x.shape[1], layer.stride
-    depthwise = layer.groups > 1
-    out, groups = (inside, inside) if depthwise else (kept(layer.out_channels), 1)
-    weight = layer.weight[:out, : inside // groups]
-    bias = None if layer.bias is None else layer.bias[:out]
+    in_channels = x.shape[1]
+    if layer.groups > 1:  # depthwise
+        out_channels = groups = in_channels
+    else:
+        out_channels = kept(layer.out_channels)
+        groups = 1
+    weight = layer.weight[:out_channels, : in_channels // groups]
+    bias = None if layer.bias is None else layer.bias[:out_channels]
+    stride = layer.stride
     if layer.kernel_size == (1, 1) and layer.padding == (0, 0):
         # The same result. torch 2.11 on a CPU writes past the end of a gradient where a strided 1x1
         # convolution of channels_last images has a number of channels that is no multiple of eight.
-        x, stride = x[:, :, :: stride[0], :: stride[1]], (1, 1)
+        x = x[:, :, :: stride[0], :: stride[1]]
+        stride = (1, 1)
     return F.conv2d(x, weight, bias, stride, layer.padding, layer.dilation, groups)
 
 
 def _linear(layer: nn.Linear, kept: Callable[[int], int], x: Tensor) -> Tensor:
     # also on flattened pixels: the first channels come first
-    out = kept(layer.out_features)
-    bias = None if layer.bias is None else layer.bias[:out]
-    return F.linear(x, layer.weight[:out, : x.shape[-1]], bias)
+    out_features = kept(layer.out_features)
+    bias = None if layer.bias is None else layer.bias[:out_features]
+    return F.linear(x, layer.weight[:out_features, : x.shape[-1]], bias)
 
 
 def _batch_norm(layer: _BatchNorm, _kept: Callable[[int], int], x: Tensor) -> Tensor:
@@ -112,8 +135,9 @@ def _padded_shortcut(layer: PaddedShortcut, kept: Callable[[int], int], x: Tenso
 
 
 def _affine(layer: nn.Module, x: Tensor) -> list[Tensor | None]:
-    both = layer.weight, layer.bias
-    return [None if parameter is None else parameter[: x.shape[1]] for parameter in both]
+    """Scale and shift of the channels that come in; None where a norm layer has none."""
+    parameters = (layer.weight, layer.bias)
+    return [None if parameter is None else parameter[: x.shape[1]] for parameter in parameters]
 
 
 FORWARDS: dict[type[nn.Module], Callable[..., Tensor]] = {
@@ -125,15 +149,28 @@ FORWARDS: dict[type[nn.Module], Callable[..., Tensor]] = {
 }
 
 
+def _slim_forward(layer: nn.Module) -> Callable[..., Tensor] | None:
+    """What a layer computes in a sub-network; None if it computes what it always does."""
+    for kind, forward in FORWARDS.items():
+        if isinstance(layer, kind) and not _has_own_forward(layer, kind):
+            return forward
+    return None
+
+
 def _has_own_forward(layer: nn.Module, kind: type[nn.Module]) -> bool:
+    """Whether a subclass computes something else than its base."""
     # SyncBatchNorm computes BatchNorm in one process; mmcv's wrappers are for old versions of torch
     forward = type(layer).forward
     known = forward in (kind.forward, nn.SyncBatchNorm.forward)
     return not known and forward.__module__ != "mmcv.cnn.bricks.wrappers"
 
 
-def _is_unknown(layer: nn.Module, slim: Callable | None) -> bool:
+def _has_no_sub_network(layer: nn.Module, forward: Callable[..., Tensor] | None) -> bool:
+    """Whether the channels of a layer cannot be cut."""
+    if forward is None:
+        is_overridden = isinstance(layer, tuple(FORWARDS))
+        return is_overridden or any(True for _ in layer.parameters(recurse=False))
     if isinstance(layer, nn.Conv2d):
-        grouped = layer.groups > 1 and not layer.groups == layer.in_channels == layer.out_channels
-        return grouped or layer.padding_mode != "zeros"
-    return slim is None and any(True for _ in layer.parameters(recurse=False))
+        is_depthwise = layer.groups == layer.in_channels == layer.out_channels
+        return (layer.groups > 1 and not is_depthwise) or layer.padding_mode != "zeros"
+    return False

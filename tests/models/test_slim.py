@@ -11,15 +11,19 @@ from fedseg.batchnorm import batchnorm_layers
 from fedseg.errors import ConfigError
 from fedseg.models import CNN, MobileNetV2GN, ResNet20GN, ResNet56, Slim, record_calls
 
+KEPT = [  # multiple, channels, width, kept
+    *((1, 64, 1.0, 64), (1, 64, 0.83, 53), (1, 64, 0.8, 51), (1, 64, 0.25, 16), (1, 64, 0.001, 1)),
+    *((1, 256, 0.25, 64), (1, 10, 0.25, 3), (1, 3, 0.9, 3)),
+    # to the nearest eight, but never under 90 % of the exact number
+    *((8, 64, 1.0, 64), (8, 64, 0.8, 48), (8, 64, 0.25, 16), (8, 16, 0.8, 16), (8, 32, 0.8, 24)),
+    *((8, 32, 0.9, 32), (8, 24, 0.8, 24), (8, 16, 0.25, 8), (8, 6, 0.5, 6)),
+]
 
-def test_kept_channels():
-    one, eight = Slim(nn.Linear(4, 4)), Slim(nn.Linear(4, 4), multiple=8)
-    assert [one.kept(64, width) for width in (1.0, 0.83, 0.8, 0.25, 0.001)] == [64, 53, 51, 16, 1]
-    assert [one.kept(256, 0.25), one.kept(10, 0.25), one.kept(3, 0.9)] == [64, 3, 3]
-    # to the nearest eight, but never under 90 % of what was asked for
-    assert [eight.kept(64, width) for width in (1.0, 0.8, 0.25)] == [64, 48, 16]
-    assert [eight.kept(16, 0.8), eight.kept(32, 0.8), eight.kept(32, 0.9)] == [16, 24, 32]
-    assert [eight.kept(24, 0.8), eight.kept(16, 0.25), eight.kept(6, 0.5)] == [24, 8, 6]
+
+@pytest.mark.parametrize(("multiple", "channels", "width", "kept"), KEPT)
+def test_kept_channels(multiple, channels, width, kept):
+    slim = Slim(nn.Linear(4, 4), multiple=multiple)
+    assert slim.kept(channels, width) == kept
 
 
 def test_groups_stay_and_divide():

@@ -21,7 +21,10 @@ def build_once(place: str, component_json: str) -> None:
     component = json.loads(component_json)
     if place == "model":
         component = {k: v for k, v in component.items() if k not in ("freeze", "lora")}
-        with torch.device("meta" if "encoder" in component_json else "cpu"):  # these are large
+        if "encoder" in component_json:  # these are large, and their weights are no files here
+            with torch.device("meta"):
+                build(MODELS, {**component, "weights": None}, place)
+        else:
             build(MODELS, component, place)
     else:
         build_transform(component, place)  # some are albumentations' own
