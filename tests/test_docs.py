@@ -6,6 +6,7 @@ import pytest
 from doc_pages import PAGES, ROOT
 
 from fedseg.config.methods import SLOTS
+from fedseg.config.needs import NEEDS
 from fedseg.registry import BATCH_TRANSFORMS, CLIENT_DATA, EVALUATION_SETS, PARTITIONS
 from fedseg.runner.config import KEYS
 
@@ -29,6 +30,8 @@ def test_the_slots_of_methods_are_documented():
     page = (ROOT / "docs" / "own_algorithm.md").read_text(encoding="utf-8")
     sentence = page.split("The slots are")[1].split(";")[0]
     assert set(re.findall(r"`(\w+)`", sentence)) == set(SLOTS)
+    table = page.split("| `needs` | what |")[1].split("\n\n")[0]
+    assert re.findall(r"^\| `(\w+)`", table, re.MULTILINE) == list(NEEDS)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -2,12 +2,8 @@
 # Images are padded to a multiple of 32. Weights: fedseg prepare weights convnext_tiny FILE
 # (docs/encoders.md); with model.weights=None they are random.
 slot = "network"
-refuses = {
-    "val_evaluator.type": {"only for classification": ["IoUMetric", "DiceMetric", "BoundaryIoU"]},
-    "train_dataloader.dataset.type": {
-        "gray, or text": ["MNISTDataset", "FEMNISTDataset", "ShakespeareDataset"],
-    },
-}
+task = "classification"
+needs = "color_images"
 
 model = dict(
     type="TimmClassifier",

@@ -1,5 +1,5 @@
 # The mean over labeled pixels.
 slot = "loss"
-refuses = {"val_evaluator.type": {"only for segmentation": "Accuracy"}}
+task = "segmentation"
 
 model = dict(loss=dict(_delete_=True, type="CrossEntropy"))

@@ -4,7 +4,7 @@
 # from weights on disk: ``model.weights=dict(path='resnet18.pth', module='backbone.timm_model',
 # ignore=('fc.',))``.
 slot = "network"
-refuses = {"val_evaluator.type": {"only for segmentation": "Accuracy"}}
+task = "segmentation"
 
 __norm = dict(type="BN")  # two underscores: stays in this file
 

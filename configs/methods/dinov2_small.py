@@ -2,12 +2,8 @@
 # Images are padded to a multiple of 14. Weights: fedseg prepare weights vit_small_patch14_dinov2
 # FILE (docs/encoders.md); with model.weights=None they are random.
 slot = "network"
-refuses = {
-    "val_evaluator.type": {"only for classification": ["IoUMetric", "DiceMetric", "BoundaryIoU"]},
-    "train_dataloader.dataset.type": {
-        "gray, or text": ["MNISTDataset", "FEMNISTDataset", "ShakespeareDataset"],
-    },
-}
+task = "classification"
+needs = "color_images"
 
 model = dict(
     type="TimmClassifier",

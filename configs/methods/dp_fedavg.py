@@ -1,32 +1,7 @@
 # Client-level differential privacy, McMahan et al., ICLR 2018, of FedAvg and FedProx. With few
 # clients, such as a demo's 100, the noise outweighs what is learned: a small epsilon takes many.
 slot = "privacy"
-refuses = {
-    "algorithm.type": {
-        "epsilon is that of FedAvg and FedProx": [
-            "AdaBest",
-            "Ditto",
-            "FedACG",
-            "FedBABU",
-            "FedCM",
-            "FedDGGA",
-            "FedDyn",
-            "FedExLoRA",
-            "FedGamma",
-            "FedGloSS",
-            "FedRep",
-            "FedSMOO",
-            "FedSpeed",
-            "FlexLoRA",
-            "MIME",
-            "MIMELite",
-            "NaiveFedGloSS",
-            "SCAFFOLD",
-        ]
-    },
-    "local_loss.type": {"sends more than the update": ["ClassWeights", "SelfTraining"]},
-    "robust.type": ["CoordinateMedian", "TrimmedMean", "Krum"],
-}
+needs = ["fedavg_updates", "plain_loss", "mean_of_updates"]
 
 client_sampler = dict(type="PoissonSampler")
 train_cfg = dict(max_norm_ratio=None)

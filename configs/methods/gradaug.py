@@ -2,14 +2,8 @@
 # code one sub-network of each step has the smallest width, numbers of channels are multiples of
 # eight, and the resolutions are these four.
 slot = "regularizer"
-refuses = {
-    "val_evaluator.type": {"only for classification": ["IoUMetric", "DiceMetric", "BoundaryIoU"]},
-    "model.type": {
-        "a fixed image size, 224x224, or a transformer": [
-            *("CNN", "MNISTCNN", "FEMNISTCNN", "CharLSTM", "MobileNetV2GN", "TimmClassifier")
-        ],
-    },
-}
+task = "classification"
+needs = "resnet"
 
 local_loss = dict(
     type="GradAug",

@@ -1,5 +1,5 @@
 # Berman et al., CVPR 2018, by the batch's labeled pixels and classes.
 slot = "loss"
-refuses = {"val_evaluator.type": {"only for segmentation": "Accuracy"}}
+task = "segmentation"
 
 model = dict(loss=dict(_delete_=True, type="LovaszSoftmax"))

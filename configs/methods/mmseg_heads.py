@@ -1,9 +1,7 @@
 # BiSeNetV2 with MMSegmentation's heads: two convolutions in the auxiliary ones, logits at 1/4 to
 # 1/32 of the image's size, resized bilinearly. 14.8 million parameters, twice FedDrive's.
 slot = "network"
-refuses = {
-    "val_evaluator.type": {"only for segmentation": "Accuracy"},
-    "model.network.type": "EncoderDecoder",  # a setting's own network
-}
+task = "segmentation"
+needs = "bisenetv2"
 
 model = dict(type="BiSeNetV2Segmentor")

@@ -1,8 +1,6 @@
 # FedAlign's and MOON's own values; the projection head is the model's.
 slot = "regularizer"
-refuses = {
-    "val_evaluator.type": {"only for classification": ["IoUMetric", "DiceMetric", "BoundaryIoU"]},
-}
+task = "classification"
 
 local_loss = dict(type="MOON", mu=1.0, tau=0.5)
 model = dict(projection=(256, 256))

@@ -1,5 +1,5 @@
 # FedDrive's: of each image the quarter of its pixels with the highest loss.
 slot = "loss"
-refuses = {"val_evaluator.type": {"only for segmentation": "Accuracy"}}
+task = "segmentation"
 
 model = dict(loss=dict(_delete_=True, type="OHEMCrossEntropy", ratio=0.25))

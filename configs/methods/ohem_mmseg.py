@@ -1,5 +1,5 @@
 # MMSegmentation's: pixels of a batch whose class has a probability below 0.7, and at least 100,000.
 slot = "loss"
-refuses = {"val_evaluator.type": {"only for segmentation": "Accuracy"}}
+task = "segmentation"
 
 model = dict(loss=dict(_delete_=True, type="OhemCrossEntropy", thres=0.7, min_kept=100000))

@@ -1,12 +1,6 @@
 # ResNet-18 for 32x32 images, GroupNorm with 2 groups in place of BatchNorm; the setting's schedule.
 slot = "network"
-refuses = {
-    "val_evaluator.type": {"only for classification": ["IoUMetric", "DiceMetric", "BoundaryIoU"]},
-    "train_dataloader.dataset.type": {
-        "other images, or text": [
-            *("MNISTDataset", "FEMNISTDataset", "ShakespeareDataset", "LandmarksDataset")
-        ],
-    },
-}
+task = "classification"
+needs = "object_images"
 
 model = dict(type="ResNet18GN", groups=2)

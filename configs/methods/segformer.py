@@ -1,6 +1,6 @@
 # SegFormer-B0 (Xie et al., NeurIPS 2021): a transformer; BatchNorm only in the head's fusion.
 slot = "network"
-refuses = {"val_evaluator.type": {"only for segmentation": "Accuracy"}}
+task = "segmentation"
 
 model = dict(
     type="Segmentor",

@@ -1,7 +1,7 @@
 # LADD's self-training, Shenaj et al., WACV 2023, on clients without labels. When the teacher is
 # renewed is ours. It needs a model that was trained before: load_from.
 slot = "regularizer"
-refuses = {"val_evaluator.type": {"only for segmentation": "Accuracy"}}
+task = "segmentation"
 
 local_loss = dict(type="SelfTraining", threshold=0.9, share=0.66, every=5)
 train_dataloader = dict(partition=dict(unlabelled=True))

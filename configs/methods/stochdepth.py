@@ -1,12 +1,6 @@
 # FedAlign's: the last block is there with probability 0.9, those before it more often.
 slot = "regularizer"
-refuses = {
-    "val_evaluator.type": {"only for classification": ["IoUMetric", "DiceMetric", "BoundaryIoU"]},
-    "model.type": {
-        "no residual blocks": [
-            *("CNN", "MNISTCNN", "FEMNISTCNN", "CharLSTM", "MobileNetV2GN", "TimmClassifier")
-        ],
-    },
-}
+task = "classification"
+needs = "resnet"
 
 model = dict(stochastic_depth=0.9)

@@ -1,12 +1,8 @@
 # A ViT of three layers for tests and demos, trained from scratch: patches of 8x8 pixels, 64
 # channels. With model.freeze=backbone only its linear head learns.
 slot = "network"
-refuses = {
-    "val_evaluator.type": {"only for classification": ["IoUMetric", "DiceMetric", "BoundaryIoU"]},
-    "train_dataloader.dataset.type": {
-        "gray, or text": ["MNISTDataset", "FEMNISTDataset", "ShakespeareDataset"],
-    },
-}
+task = "classification"
+needs = "color_images"
 
 model = dict(
     type="TimmClassifier",

@@ -8,8 +8,9 @@ methods of the slot ``protocol`` that come by themselves: ``{"paper": ["swa", ..
 A *method* is a config that is merged over the setting. Besides what it sets it can say:
 
 - ``slot``: what it decides, one of ``SLOTS`` or several. Two methods cannot decide the same.
-- ``refuses``: what it cannot be combined with, as ``{"model.type": ["CNN", ...]}``, or with the
-  reason, as ``{"model.type": {"no BatchNorm": ["CNN", ...]}}``.
+- ``task``: the only one that it is for, ``"segmentation"`` or ``"classification"``.
+- ``needs``: what it needs of the setting and the other methods, such as ``"batchnorm"``; a name of
+  :data:`fedseg.config.needs.NEEDS` or several.
 - ``append``: what it adds to a list, as ``{"personal": ["@head"]}``; what several methods add
   follows the order of their slots.
 
@@ -35,6 +36,7 @@ from typing import Any
 from mmengine.config import Config
 
 from fedseg.config.layers import CONFIGS, Layer, Merged, get, keep_layers, merge, read_file
+from fedseg.config.needs import NEEDS, TASKS, Need, component_types, has_pixel_metric
 from fedseg.config.schema import check_values
 from fedseg.errors import ConfigError, Mistakes
 from fedseg.names import by_case, did_you_mean
@@ -50,12 +52,12 @@ SHARED = ("augmentation",)  # slots of any number of methods
 FEDAVG = "fedavg"
 SYNONYMS = {"sam": "fedsam", "asam": "fedasam"}  # what FedAvg with SAM is called
 SHORT = {name: synonym for synonym, name in SYNONYMS.items()}
-OF_PIXELS = ("IoUMetric", "DiceMetric", "BoundaryIoU")  # metrics of segmentation
 NAMES = Sequence[str] | str | None
 # what settings and methods say, which is no part of an experiment
 KEYS: Mapping[str, Any] = {
     "slot": NAMES,
-    "refuses": Mapping[str, Any] | None,
+    "task": str | None,
+    "needs": NAMES,
     "append": Mapping[str, list] | None,
     "lookup": NAMES,
     "without": NAMES,
@@ -70,7 +72,7 @@ class Method:
     name: str
     path: Path
     slots: tuple[str, ...]
-    refusals: Sequence[tuple[str, str, Any]]  # (key, why, values)
+    needs: tuple[Need, ...]
     append: Mapping[str, list[Any]]
     layer: Layer
 
@@ -120,9 +122,10 @@ class Composition:
         """The files for this setting by name: of methods, and of several together."""
         files: dict[str, Path] = {}
         roots = dict.fromkeys((self.path.resolve().parent, CONFIGS))
-        metrics = _values(self.plain.values, "val_evaluator.type")
-        task = ["segmentation"] * any(m in OF_PIXELS for m in metrics)  # has other models
-        for place in (self.title, *_as_list(self.plain.values.get("lookup")), *task, ""):
+        places = [self.title, *_as_list(self.plain.values.get("lookup"))]
+        if has_pixel_metric(self.plain.values):  # has networks of its own
+            places.append("segmentation")
+        for place in (*places, ""):
             for root in roots:
                 for path in (root / "methods" / place).glob("*.py"):
                     files.setdefault(path.stem, path)
@@ -239,20 +242,27 @@ class Composition:
         for layer in above:
             merged = merged.add(layer)
         for method in self.chosen:
-            for key, why, refused in method.refusals:
-                for value in [v for v in _values(merged.values, key) if v in _as_list(refused)]:
-                    layers = ((m.name, m.layer.values) for m in self.chosen)
-                    setting_it = [name for name, of in layers if value in _values(of, key)]
-                    verb = "cannot be combined with" if setting_it else "does not apply to"
-                    other = (setting_it or [self.title])[-1]
-                    told = f"{key} is {value!r}" + f" ({why})" * bool(why)
-                    raise ConfigError(f"methods: {method.name} {verb} {other}: {told}")
+            for need in method.needs:
+                self._check_need(method, need, merged.values)
         values = {key: value for key, value in merged.values.to_dict().items() if key not in KEYS}
         if self.setting or self.chosen:
             values["setting"], values["methods"] = self.title, self.methods
         config = Config(_without_marks(values), filename=str(self.path))
         keep_layers(config, merged.layers)
         return config
+
+    def _check_need(self, method: Method, need: Need, config: Mapping[str, Any]) -> None:
+        """Raise ConfigError if a config does not have what a method needs."""
+        refused = need.refused_type(config)
+        if refused is None:
+            return
+        problem = f"does not apply to {self.title}"
+        for other in self.chosen:
+            if refused in component_types(other.layer.values, need.key):
+                problem = f"cannot be combined with {other.name}"
+        raise ConfigError(
+            f"methods: {method.name} {problem}: {need.key} is {refused!r} ({need.lack})"
+        )
 
     def _layers_above_methods(self) -> Sequence[Layer]:
         """The layers of the first file that inherits another and names methods, and those over it.
@@ -304,14 +314,35 @@ def read_method(path: Path) -> Method:
     merged = read_file(path)
     values = merged.values.to_dict()
     _check_keys(path, values, KEYS)
-    slots, refuses, append, *_ = (values.pop(key, None) for key in KEYS)
-    for slot in _as_list(slots):
-        if slot not in SLOTS:
-            raise ConfigError(f"{path}: slot: unknown {slot!r}; known: {', '.join(SLOTS)}")
-    layer = Layer(str(path), values, merged.layers[:-1])
-    told = [(key, v if isinstance(v, Mapping) else {"": v}) for key, v in (refuses or {}).items()]
-    refusals = [(key, why, values) for key, reasons in told for why, values in reasons.items()]
-    return Method(path.stem, path, tuple(_as_list(slots)), refusals, append or {}, layer)
+    slots = _as_list(values.pop("slot", None))
+    task = values.pop("task", None)
+    needs = _as_list(values.pop("needs", None))
+    append = values.pop("append", None) or {}
+    for key in KEYS:
+        values.pop(key, None)
+    for slot in slots:
+        _check_name(path, "slot", slot, SLOTS)
+    known_needs = []
+    if task is not None:
+        _check_name(path, "task", task, TASKS)
+        known_needs.append(TASKS[task])
+    for need in needs:
+        _check_name(path, "needs", need, NEEDS)
+        known_needs.append(NEEDS[need])
+    return Method(
+        name=path.stem,
+        path=path,
+        slots=tuple(slots),
+        needs=tuple(known_needs),
+        append=append,
+        layer=Layer(str(path), values, merged.layers[:-1]),
+    )
+
+
+def _check_name(path: Path, key: str, name: str, known: Iterable[str]) -> None:
+    """Raise ConfigError for a name that is not in the vocabulary of a key."""
+    if name not in known:
+        raise ConfigError(f"{path}: {key}: unknown {name!r}; known: {', '.join(known)}")
 
 
 def _has_algorithm(method: Method) -> bool:
@@ -357,14 +388,6 @@ def _check_keys(path: Path, config: Mapping[str, Any], hints: Mapping[str, Any])
     except ConfigError as error:
         lines = (f"{path}: {line}" for line in str(error).split("\n"))
         raise ConfigError("\n".join(lines)) from error
-
-
-def _values(config: Any, key: str) -> list[Any]:
-    """The value of a key with dots; of a list, such as that of metrics, those of its entries."""
-    first, _, rest = key.partition(".")
-    entries = get(config, first)
-    entries = entries if rest and isinstance(entries, list | tuple) else ()
-    return [get(config, key), *(get(entry, rest) for entry in entries)]
 
 
 def _without_marks(value: Any) -> Any:

@@ -122,7 +122,7 @@ def test_a_setting_of_ones_own_finds_methods_of_its_data_set(mine):
     assert config.optim_wrapper.rho == 0.02  # of both: cifar/fedsam+resnet18.py
     assert config.train_dataloader.transforms[-1] == dict(type="Cutout", size=16)
     assert config.experiment_name == "mine_fedsam_cutout_resnet18"
-    assert not config.keys() & {"lookup", "slot", "refuses", "append"}
+    assert not config.keys() & {"lookup", "slot", "task", "needs", "append"}
     assert compose(mine, ["fedsam"]).optim_wrapper.rho == 0.1
     assert compose(mine).methods == ["fedavg"]
 
@@ -302,10 +302,14 @@ def test_wrong_names_are_said_with_what_there_is(mine, write, monkeypatch):
         (["fedasan"], ["methods", "'fedasan'", "'fedasam'", f"fedseg list {mine}"]),
         (["nowhere.py"], ["methods", "nowhere.py"]),
         (["bad"], ["bad.py", "slot", "'averages'", "average"]),
+        (["needy"], ["needy.py", "needs", "'batch'", "batchnorm"]),
+        (["tasked"], ["tasked.py", "task", "'detection'", "segmentation"]),
         (["broken"], ["broken.py", "SyntaxError"]),
         (["scalar"], ["scalar.py", "type"]),
     ):
         write("methods/bad.py", 'slot = "averages"\n')
+        write("methods/needy.py", 'needs = "batch"\n')
+        write("methods/tasked.py", 'task = "detection"\n')
         write("methods/broken.py", "slot = \n")
         write("methods/scalar.py", "model = dict(type=dict(a=1))\n")
         with pytest.raises(ConfigError) as caught:

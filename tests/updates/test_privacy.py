@@ -14,13 +14,14 @@ from toyquad import local_steps, trace
 
 from fedseg.config.layers import CONFIGS
 from fedseg.config.methods import read_method
+from fedseg.config.needs import NEEDS
 from fedseg.core.hook import FederatedHook
 from fedseg.core.seeds import generator_for
 from fedseg.errors import ConfigError
 from fedseg.registry import HOOKS
 from fedseg.runner.checkpoint import FederatedCheckpointHook, checkpoint_path
 from fedseg.runner.sampler import PoissonSampler
-from fedseg.updates.privacy import DPFedAvg, is_checkpoint, weights_path
+from fedseg.updates.privacy import COUNTED, DPFedAvg, is_checkpoint, weights_path
 
 CLIENTS, ROUNDS = "abcd", 6
 POISSON = {"_delete_": True, "type": "PoissonSampler", "clients_per_round": 1.4}
@@ -126,8 +127,9 @@ def test_epsilon_is_that_of_fedavg_and_fedprox(tmp_path, name):
 
 
 def test_the_method_refuses_the_same_algorithms():
-    refused = read_method(CONFIGS / "methods" / "dp_fedavg.py").refusals[0][2]
-    assert {*refused} == {*ENTRIES, "FedExLoRA"} - {"FedAvg", "FedProx"}
+    method = read_method(CONFIGS / "methods" / "dp_fedavg.py")
+    assert NEEDS["fedavg_updates"] in method.needs
+    assert NEEDS["fedavg_updates"].accepted == COUNTED
 
 
 def test_a_private_run_goes_on_with_what_is_counted(tmp_path):

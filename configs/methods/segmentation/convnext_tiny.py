@@ -1,7 +1,7 @@
 # ConvNeXt-T (Liu et al., CVPR 2022), frozen: a linear layer on its last feature map learns. Images
 # are padded to a multiple of 32, its stride. Weights: see ../convnext_tiny.py.
 slot = "network"
-refuses = {"val_evaluator.type": {"only for segmentation": "Accuracy"}}
+task = "segmentation"
 
 model = dict(
     type="Segmentor",

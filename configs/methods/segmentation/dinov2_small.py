@@ -1,7 +1,7 @@
 # DINOv2 ViT-S/14 (Oquab et al., TMLR 2024), frozen: a linear layer on its patch tokens learns.
 # Images are padded to a multiple of 14, logits cut to the image. Weights: see ../dinov2_small.py.
 slot = "network"
-refuses = {"val_evaluator.type": {"only for segmentation": "Accuracy"}}
+task = "segmentation"
 
 model = dict(
     type="Segmentor",

@@ -1,7 +1,7 @@
 # EfficientNet-Lite0 (Google, 2020), frozen: a linear layer on its last feature map (stride 32)
 # learns. Weights: see ../efficientnet_lite0.py. Images are padded to a multiple of 32.
 slot = "network"
-refuses = {"val_evaluator.type": {"only for segmentation": "Accuracy"}}
+task = "segmentation"
 
 model = dict(
     type="Segmentor",

@@ -1,7 +1,7 @@
 # A ViT of three layers for tests and demos, trained from scratch: patches of 8x8 pixels, 64
 # channels. A linear layer on its patch tokens gives the classes.
 slot = "network"
-refuses = {"val_evaluator.type": {"only for segmentation": "Accuracy"}}
+task = "segmentation"
 
 model = dict(
     type="Segmentor",
