@@ -1,5 +1,10 @@
-# Median frequency balancing, Eigen and Fergus, ICCV 2015, over the participating clients, which
-# send the pixels of each class and of the images that contain it.
+"""Weights classes by their frequency over the participating clients.
+
+Paper: Eigen and Fergus, ICCV 2015.
+
+Median frequency balancing: clients send the pixels of each class and of the images that contain it.
+"""
+
 slot = ["regularizer", "loss"]
 task = "segmentation"
 

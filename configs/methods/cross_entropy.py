@@ -1,4 +1,5 @@
-# The mean over labeled pixels.
+"""Mean cross-entropy over labeled pixels."""
+
 slot = "loss"
 task = "segmentation"
 

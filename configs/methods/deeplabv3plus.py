@@ -1,8 +1,14 @@
-# DeepLabV3+ (Chen et al., ECCV 2018) on timm's ResNet-18, output stride 16, one auxiliary head.
-#
-# Any encoder of timm that gives feature maps fits: change ``model_name`` and the channels. To start
-# from weights on disk: ``model.weights=dict(path='resnet18.pth', module='backbone.timm_model',
-# ignore=('fc.',))``.
+"""DeepLabV3+ on a ResNet-18.
+
+Paper: Chen et al., ECCV 2018.
+
+timm's ResNet-18, output stride 16, one auxiliary head.
+
+Any encoder of timm that gives feature maps fits: change ``model_name`` and the channels. To start
+from weights on disk: ``model.weights=dict(path='resnet18.pth', module='backbone.timm_model',
+ignore=('fc.',))``.
+"""
+
 slot = "network"
 task = "segmentation"
 

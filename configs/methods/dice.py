@@ -1,4 +1,10 @@
-# Milletari et al., 3DV 2016, by the batch's labeled pixels and classes.
+"""Dice loss over the batch's labeled pixels.
+
+Paper: Milletari et al., 3DV 2016.
+
+By the batch's labeled pixels and classes.
+"""
+
 slot = "loss"
 task = "segmentation"
 

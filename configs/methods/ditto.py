@@ -1,4 +1,10 @@
-# Ditto, Li et al., ICML 2021, with a lambda of the paper's grid, untuned.
+"""Each client also trains a personal model, pulled towards the global one.
+
+Paper: Li et al., ICML 2021.
+
+A lambda of the paper's grid, untuned.
+"""
+
 slot = "algorithm"
 
 algorithm = dict(_delete_=True, type="Ditto", lam=0.1)

@@ -1,5 +1,11 @@
-# Client-level differential privacy, McMahan et al., ICLR 2018, of FedAvg and FedProx. With few
-# clients, such as a demo's 100, the noise outweighs what is learned: a small epsilon takes many.
+"""Client-level differential privacy: clipped updates, noise, an epsilon per round.
+
+Paper: McMahan et al., ICLR 2018.
+
+For FedAvg and FedProx. With few clients, such as a demo's 100, the noise outweighs what is learned:
+a small epsilon takes many.
+"""
+
 slot = "privacy"
 needs = ["fedavg_updates", "plain_loss", "mean_of_updates"]
 

@@ -1,5 +1,11 @@
-# The ECCV 2022 paper's released code has torch's own Adagrad, eps 0.01; fedadagrad.py has Reddi
-# et al.'s form. The learning rate is not published: 0.1 as there.
+"""torch's Adagrad on the server, as in the ECCV 2022 paper's released code.
+
+Paper: Caldarola et al., ECCV 2022.
+
+The ECCV 2022 paper's released code has torch's own Adagrad, eps 0.01; fedadagrad.py has Reddi et
+al.'s form. The learning rate is not published: 0.1 as there.
+"""
+
 slot = "algorithm"
 
 algorithm = dict(

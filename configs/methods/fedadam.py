@@ -1,5 +1,11 @@
-# Reddi et al.'s form. The ECCV 2022 paper has betas 0.9 and 0.99; its server learning rate among
-# 0.001, 0.01, 0.1 and 1 is not given, and tau neither: 0.01 and 1e-3 are ours.
+"""Adam on the server.
+
+Paper: Reddi et al., ICLR 2021.
+
+Reddi et al.'s form. The ECCV 2022 paper has betas 0.9 and 0.99; its server learning rate among
+0.001, 0.01, 0.1 and 1 is not given, and tau neither: 0.01 and 1e-3 are ours.
+"""
+
 slot = "algorithm"
 
 algorithm = dict(

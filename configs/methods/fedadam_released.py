@@ -1,5 +1,11 @@
-# The ECCV 2022 paper's released code has torch's own Adam, with eps 0.1; fedadam.py has Reddi et
-# al.'s form. The learning rate is not published: 0.01 as there.
+"""torch's Adam on the server, as in the ECCV 2022 paper's released code.
+
+Paper: Caldarola et al., ECCV 2022.
+
+The ECCV 2022 paper's released code has torch's own Adam, with eps 0.1; fedadam.py has Reddi et
+al.'s form. The learning rate is not published: 0.01 as there.
+"""
+
 slot = "algorithm"
 
 algorithm = dict(

@@ -1,4 +1,10 @@
-# FedPer, Arivazhagan et al. 2019: the layers that give the logits stay with each client.
+"""The head stays with each client.
+
+Paper: Arivazhagan et al., 2019.
+
+The layers that give the logits stay with each client.
+"""
+
 slot = "personal"
 
 append = {"personal": ["@head"]}

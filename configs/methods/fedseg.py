@@ -1,4 +1,10 @@
-# FedSeg, Miao et al., CVPR 2023; the weight of the pseudo-labels is 0.1 on Pascal VOC there.
+"""For clients that know few classes: erased pixels may be of any other class.
+
+Paper: Miao et al., CVPR 2023.
+
+The weight of the pseudo-labels is 0.1 on Pascal VOC in the paper.
+"""
+
 slot = "regularizer"
 task = "segmentation"
 

@@ -1,4 +1,10 @@
-# Reddi et al.'s; no paper here has published values of it: those of fedadam.py, untuned.
+"""Yogi on the server.
+
+Paper: Reddi et al., ICLR 2021.
+
+Reddi et al.'s; no paper here has published values of it: those of fedadam.py, untuned.
+"""
+
 slot = "algorithm"
 
 algorithm = dict(

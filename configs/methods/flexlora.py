@@ -1,5 +1,10 @@
-# FlexLoRA, Bai et al., NeurIPS 2024: the mean of the products B A, cut to the rank by its singular
-# values.
+"""LoRA with averaged products B A, truncated to the rank.
+
+Paper: Bai et al., NeurIPS 2024.
+
+The mean of the products B A is cut to the rank by its singular values.
+"""
+
 slot = ("adapter", "algorithm")
 
 algorithm = dict(_delete_=True, type="FlexLoRA")

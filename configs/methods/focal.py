@@ -1,4 +1,10 @@
-# Lin et al., ICCV 2017, of the softmax; gamma is theirs.
+"""Focal loss.
+
+Paper: Lin et al., ICCV 2017.
+
+Of the softmax; gamma is the paper's.
+"""
+
 slot = "loss"
 task = "segmentation"
 

@@ -1,6 +1,12 @@
-# mu, n and the smallest width are FedAlign's. The rest is not printed there: as in its released
-# code one sub-network of each step has the smallest width, numbers of channels are multiples of
-# eight, and the resolutions are these four.
+"""Narrow sub-networks learn the full network's output from resized images.
+
+Paper: Yang et al., NeurIPS 2020.
+
+mu, n and the smallest width are FedAlign's. The rest is not printed there: as in its released code
+one sub-network of each step has the smallest width, numbers of channels are multiples of eight, and
+the resolutions are these four.
+"""
+
 slot = "regularizer"
 task = "classification"
 needs = "resnet"

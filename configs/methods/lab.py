@@ -1,4 +1,10 @@
-# FedDrive's. The style bank's size, 8 images per domain, is ours: none was published.
+"""Gives images the color statistics of other clients' images.
+
+Paper: Fantauzzo et al., IROS 2022.
+
+FedDrive's. The style bank's size, 8 images per domain, is ours: none was published.
+"""
+
 slot = "style"
 task = "segmentation"
 

@@ -1,4 +1,10 @@
-# LG-FedAvg, Liang et al. 2020: each client keeps its representation, the last layers are shared.
+"""The body stays with each client, the head is shared.
+
+Paper: Liang et al., 2020.
+
+Each client keeps its representation, the last layers are shared.
+"""
+
 slot = "personal"
 
 append = {"personal": ["@body"]}

@@ -1,4 +1,10 @@
-# Berman et al., CVPR 2018, by the batch's labeled pixels and classes.
+"""Lovasz-softmax loss.
+
+Paper: Berman et al., CVPR 2018.
+
+By the batch's labeled pixels and classes.
+"""
+
 slot = "loss"
 task = "segmentation"
 

@@ -1,4 +1,10 @@
-# The median of every entry, Yin et al., ICML 2018; clients count alike.
+"""The server takes the median of every entry.
+
+Paper: Yin et al., ICML 2018.
+
+Clients count alike.
+"""
+
 slot = "robust"
 needs = "bounded_updates"
 

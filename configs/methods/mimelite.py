@@ -1,5 +1,11 @@
-# WIMA's momentum; of its server learning rates, 0.1 and 1, the choice is not given: 1, the plain
-# average of MIME's own paper, untuned.
+"""Clients apply the server's momentum.
+
+Paper: Karimireddy et al., 2020.
+
+WIMA's momentum; of its server learning rates, 0.1 and 1, the choice is not given: 1, the plain
+average of MIME's own paper, untuned.
+"""
+
 slot = "algorithm"
 
 algorithm = dict(

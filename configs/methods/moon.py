@@ -1,4 +1,10 @@
-# FedAlign's and MOON's own values; the projection head is the model's.
+"""Contrasts features with those of the received and the client's previous model.
+
+Paper: Li et al., CVPR 2021.
+
+FedAlign's and MOON's own values; the projection head is the model's.
+"""
+
 slot = "regularizer"
 task = "classification"
 

@@ -1,4 +1,10 @@
-# ResNet-18 for 32x32 images, GroupNorm with 2 groups in place of BatchNorm; the setting's schedule.
+"""ResNet-18 with GroupNorm.
+
+Paper: He et al., CVPR 2016.
+
+For 32x32 images; 2 groups in place of BatchNorm; the setting's schedule.
+"""
+
 slot = "network"
 task = "classification"
 needs = "object_images"

@@ -1,5 +1,11 @@
-# ResNet-56 of bottleneck blocks for 32x32 images, with BatchNorm, as FedAlign uses it. Where no
-# paper trains it, the schedule is the setting's.
+"""ResNet-56.
+
+Paper: He et al., CVPR 2016.
+
+ResNet-56 of bottleneck blocks for 32x32 images, with BatchNorm, as FedAlign uses it. Where no paper
+trains it, the schedule is the setting's.
+"""
+
 slot = "network"
 task = "classification"
 needs = "object_images"

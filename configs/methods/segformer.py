@@ -1,4 +1,10 @@
-# SegFormer-B0 (Xie et al., NeurIPS 2021): a transformer; BatchNorm only in the head's fusion.
+"""SegFormer-B0.
+
+Paper: Xie et al., NeurIPS 2021.
+
+A transformer; BatchNorm only in the head's fusion.
+"""
+
 slot = "network"
 task = "segmentation"
 

@@ -1,5 +1,11 @@
-# LADD's self-training, Shenaj et al., WACV 2023, on clients without labels. When the teacher is
-# renewed is ours. It needs a model that was trained before: load_from.
+"""Clients without labels learn from a teacher's labels.
+
+Paper: Shenaj et al., WACV 2023.
+
+LADD's self-training. When the teacher is renewed is ours. It needs a model that was trained before:
+load_from.
+"""
+
 slot = "regularizer"
 task = "segmentation"
 

@@ -1,4 +1,10 @@
-# A bit an entry with error feedback, Karimireddy et al., ICML 2019 (EF-SIGNSGD).
+"""Updates in one bit per entry, with error feedback.
+
+Paper: Karimireddy et al., ICML 2019.
+
+EF-SIGNSGD: a bit an entry with error feedback.
+"""
+
 slot = "compression"
 
 compression = dict(type="SignSGD")

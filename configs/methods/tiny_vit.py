@@ -1,5 +1,11 @@
-# A ViT of three layers for tests and demos, trained from scratch: patches of 8x8 pixels, 64
-# channels. With model.freeze=backbone only its linear head learns.
+"""A small vision transformer for tests and demos.
+
+Paper: Dosovitskiy et al., ICLR 2021.
+
+A ViT of three layers for tests and demos, trained from scratch: patches of 8x8 pixels, 64 channels.
+With model.freeze=backbone only its linear head learns.
+"""
+
 slot = "network"
 task = "classification"
 needs = "color_images"

@@ -1,4 +1,10 @@
-# Yin et al., ICML 2018: a fifth of the participants is left out at each end of every entry.
+"""Mean of every entry without the extremes.
+
+Paper: Yin et al., ICML 2018.
+
+A fifth of the participants is left out at each end of every entry.
+"""
+
 slot = "robust"
 needs = "bounded_updates"
 

@@ -1,6 +1,5 @@
 """Settings, methods and components: fedseg list [KIND] (--help lists the options)."""
 
-import json
 import re
 from collections.abc import Iterator
 from itertools import groupby
@@ -55,12 +54,13 @@ def show(title: str, rows: Iterator[Row]) -> None:
 
 def summary() -> None:
     """Print how many there are of each kind, with examples."""
+    from fedseg.config.descriptions import described_methods
     from fedseg.config.layers import CONFIGS
 
     names = {
         "settings": [path.stem for path in (CONFIGS / "settings").glob("*.py")],
         "experiments": [path.stem for path in CONFIGS.glob("*.py")],
-        "methods": list(json.loads((CONFIGS / "methods" / "methods.json").read_text("utf-8"))),
+        "methods": list(described_methods()),
     }
     names |= {kind: registered(kind) for kind in ("algorithms", "datasets", "models")}
     examples = {
@@ -105,15 +105,14 @@ def experiments() -> Iterator[Row]:
 
 def methods() -> Iterator[tuple[str, str, str, str]]:
     """Each method with its first slot: what it does, and its paper."""
-    from fedseg.config.layers import CONFIGS
-    from fedseg.config.methods import Composition, read_method
+    from fedseg.config.descriptions import described_methods, read_description
+    from fedseg.config.methods import read_method
 
-    folder = CONFIGS / "methods"
-    composition = Composition(CONFIGS / "settings" / "idda_rainy.py")
     rows = []
-    for name, (text, paper) in json.loads((folder / "methods.json").read_text("utf-8")).items():
-        path = composition.files.get(name) or next(folder.rglob(f"{name}.py"))
-        rows.append((read_method(path).slots[0], name, text, paper))
+    for name, path in described_methods().items():
+        description = read_description(path)
+        slot = read_method(path).slots[0]
+        rows.append((slot, name, description.sentence, description.paper))
     order = [*SLOTS, *sorted({row[0] for row in rows} - set(SLOTS))]
     yield from sorted(rows, key=lambda row: (order.index(row[0]), row[1]))
 

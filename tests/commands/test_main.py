@@ -9,6 +9,7 @@ from command_line import ROOT, python
 
 from fedseg import cli
 from fedseg.commands import main as command
+from fedseg.config.descriptions import Description, read_description
 from fedseg.data_prep.data_sets import DATA_SETS
 from fedseg.data_prep.description import resolve
 from fedseg.errors import ConfigError, DataError, ResourceError
@@ -129,6 +130,15 @@ def test_list_says_what_there_is_and_what_is_published(fedseg):
     assert max(map(len, whole.splitlines())) < 140
     summary = fedseg("list").splitlines()
     assert len(summary) < 10 and summary[2].split()[:2] == [str(len(rows)), "methods"]
+
+
+def test_a_method_is_described_by_its_docstring_which_is_not_executed(tmp_path):
+    path = tmp_path / "mine.py"
+    text = '"""Averages.\n\nPaper: Li et al., 2020.\n\nValues: ours.\n"""\nraise SystemExit\n'
+    path.write_text(text, encoding="utf-8")
+    assert read_description(path) == Description("Averages", "Li et al., 2020")
+    path.write_text("slot = 'loss'\n", encoding="utf-8")
+    assert read_description(path) is None
 
 
 def files_of(text: str) -> dict[str, str]:

@@ -1,5 +1,11 @@
-# The clients of the split files released with the ECCV 2022 and FedGloSS papers, instead of clients
-# drawn by the same rule. fedseg prepare cifar --from writes them (docs/data_sets.md).
+"""The clients of the released split files.
+
+Paper: Caldarola et al., ECCV 2022.
+
+The clients of the split files released with the ECCV 2022 and FedGloSS papers, instead of clients
+drawn by the same rule. fedseg prepare cifar --from writes them (docs/data_sets.md).
+"""
+
 slot = "split"
 
 train_dataloader = dict(partition=dict(type="ReleasedPartition"))

@@ -1,5 +1,11 @@
-# The ECCV 2022 paper's rows: its released code divides by these deviations, which are not those of
-# the training images, as in FedGloSS and FedAlign.
+"""The normalization of the ECCV 2022 paper's released code.
+
+Paper: Caldarola et al., ECCV 2022.
+
+The ECCV 2022 paper's rows: its released code divides by these deviations, which are not those of
+the training images, as in FedGloSS and FedAlign.
+"""
+
 slot = "protocol"
 
 __normalize = dict(type="Normalize", mean=[0.4914, 0.4822, 0.4465], std=[0.2023, 0.1994, 0.2010])

@@ -1,5 +1,11 @@
-# What the ECCV 2022 paper states of its FedDrive experiments; the rest is as released
-# (docs/feddrive.md).
+"""FedDrive's settings with the protocol of the ECCV 2022 paper.
+
+Paper: Caldarola et al., ECCV 2022.
+
+What the ECCV 2022 paper states of its FedDrive experiments; the rest is as released
+(docs/feddrive.md).
+"""
+
 slot = "protocol"
 
 train_dataloader = dict(batch_size=8, drop_last=True)

@@ -1,5 +1,11 @@
-# ConvNeXt-T (Liu et al., CVPR 2022), frozen: a linear layer on its last feature map learns. Images
-# are padded to a multiple of 32, its stride. Weights: see ../convnext_tiny.py.
+"""ConvNeXt-T, frozen; a linear layer is trained on it.
+
+Paper: Liu et al., CVPR 2022.
+
+ConvNeXt-T (Liu et al., CVPR 2022), frozen: a linear layer on its last feature map learns. Images
+are padded to a multiple of 32, its stride. Weights: see ../convnext_tiny.py.
+"""
+
 slot = "network"
 task = "segmentation"
 

@@ -1,5 +1,11 @@
-# DINOv2 ViT-S/14 (Oquab et al., TMLR 2024), frozen: a linear layer on its patch tokens learns.
-# Images are padded to a multiple of 14, logits cut to the image. Weights: see ../dinov2_small.py.
+"""DINOv2 ViT-S/14, frozen; a linear layer is trained on it.
+
+Paper: Oquab et al., TMLR 2024.
+
+DINOv2 ViT-S/14 (Oquab et al., TMLR 2024), frozen: a linear layer on its patch tokens learns. Images
+are padded to a multiple of 14, logits cut to the image. Weights: see ../dinov2_small.py.
+"""
+
 slot = "network"
 task = "segmentation"
 

@@ -1,5 +1,11 @@
-# EfficientNet-Lite0 (Google, 2020), frozen: a linear layer on its last feature map (stride 32)
-# learns. Weights: see ../efficientnet_lite0.py. Images are padded to a multiple of 32.
+"""EfficientNet-Lite0 with ImageNet weights, frozen; a linear layer is trained on it.
+
+Paper: Tan and Le, ICML 2019.
+
+EfficientNet-Lite0 (Google, 2020), frozen: a linear layer on its last feature map (stride 32)
+learns. Weights: see ../efficientnet_lite0.py. Images are padded to a multiple of 32.
+"""
+
 slot = "network"
 task = "segmentation"
 

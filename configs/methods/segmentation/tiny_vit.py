@@ -1,5 +1,11 @@
-# A ViT of three layers for tests and demos, trained from scratch: patches of 8x8 pixels, 64
-# channels. A linear layer on its patch tokens gives the classes.
+"""A small vision transformer for tests and demos.
+
+Paper: Dosovitskiy et al., ICLR 2021.
+
+A ViT of three layers for tests and demos, trained from scratch: patches of 8x8 pixels, 64 channels.
+A linear layer on its patch tokens gives the classes.
+"""
+
 slot = "network"
 task = "segmentation"
 
