@@ -101,8 +101,8 @@ HOOKS = _child(
     {
         "hooks.averaging": "SWA WIMA",
         "hooks.progress": "ProgressHook",
-        "hooks.trackers": "TrackersHook",
         "runner.checkpoint": "FederatedCheckpointHook",
+        "runner.trackers": "TrackersHook",
         "curvature.hook": "CurvatureHook",
         "report.pictures_hook": "PicturesHook",
     },
@@ -179,12 +179,8 @@ METRICS = _child(
     {"evaluation.metrics": "Accuracy IoUMetric DiceMetric BoundaryIoU"},
 )
 EVALUATOR = _child("evaluator", _mmseg.EVALUATOR)
-VISUALIZERS = _child("visualizer", _mmseg.VISUALIZERS, {"hooks.trackers": "LazyVisualizer"})
-VISBACKENDS = _child(
-    "vis_backend",
-    _mmseg.VISBACKENDS,
-    {"hooks.trackers": "TensorboardVisBackend WandbVisBackend MLflowVisBackend"},
-)
+VISUALIZERS = _child("visualizer", _mmseg.VISUALIZERS)
+VISBACKENDS = _child("vis_backend", _mmseg.VISBACKENDS)
 LOG_PROCESSORS = _child("log processor", _mmseg.LOG_PROCESSORS)
 INFERENCERS = _child("inferencer", _mmseg.INFERENCERS)
 FUNCTIONS = _child("function", _mmengine.FUNCTIONS)

@@ -37,11 +37,7 @@ class PicturesHook(FederatedHook):
             paths = pictures.write_charts(runner.work_dir, folder, palette)
             if self.images:
                 model = runner.evaluated_model()
-                shown = pictures.write_overlays(loop.domains, *model, folder, self.images)
-                paths += shown
-                for tracker in getattr(runner, "trackers", {}).values():
-                    if shown and hasattr(tracker, "add_pictures"):  # TensorBoard's
-                        tracker.add_pictures(shown, runner.train_loop.round)
+                paths += pictures.write_overlays(loop.domains, *model, folder, self.images)
         except Exception as error:  # a picture is never worth a finished run
             runner.logger.warning(f"pictures: not all could be drawn: {error!r}")
             return

@@ -26,7 +26,7 @@ FILES = {
     "results.json": "metrics, versions, checksums",
     "history.jsonl": "a line for each round",
     CLIENTS: "every domain or client",
-    "tensorboard": "the same for TensorBoard",
+    "vis_data": "the same for TensorBoard",
 }
 PICTURES = {
     "curves": "loss and metrics over rounds",

@@ -79,8 +79,9 @@ SECTIONS: Mapping[str, Mapping[str, Any]] = {
         "deterministic": bool,
     },
     "train_cfg": {"max_rounds": PositiveInt},
+    "visualizer": {"vis_backends": Sequence[Mapping]},
 }
-CLOSED = ("env_cfg", "randomness")  # they have no other keys
+CLOSED = ("env_cfg", "randomness", "visualizer")  # they have no other keys
 DEFAULTS: Mapping[str, Any] = {
     "default_scope": "fedseg",
     "work_dir": "work_dirs/run",

@@ -21,7 +21,6 @@ from fedseg.engine.executor import Executor
 from fedseg.evaluation.domains import statistics_batches, statistics_of
 from fedseg.files import make_folder, remove_temporaries
 from fedseg.hooks.averaging import ModelAverage
-from fedseg.hooks.trackers import build_trackers, build_visualizer
 from fedseg.memory import threads
 from fedseg.registry import EXECUTORS, LOOPS, RUNNERS, build, check_arguments
 from fedseg.runner import logs, run_state
@@ -45,6 +44,7 @@ from fedseg.runner.config import check_config, complete_config
 from fedseg.runner.interrupt import InterruptGuard
 from fedseg.runner.sampler import build_sampler
 from fedseg.runner.state_store import StateStore
+from fedseg.runner.trackers import RunVisualizer, build_visualizer
 from fedseg.runner.work_dir import (
     explain_how_to_resume,
     lock_work_dir,
@@ -135,10 +135,8 @@ class FederatedRunner(Runner):
         self.config_text = config_text(self.cfg.to_dict())
         self.logger.info(f"Config:\n{self.config_text}")
 
-    def build_visualizer(self, visualizer: Any = None) -> Any:
-        """Trackers are built, not started: MMEngine would start them for a test or a plan too."""
-        self.trackers = build_trackers(visualizer, self.work_dir, self.name)
-        return build_visualizer(visualizer, self.experiment_name)
+    def build_visualizer(self, visualizer: Any = None) -> RunVisualizer:
+        return build_visualizer(visualizer, self.experiment_name, self.work_dir)
 
     def build_model(self, model: Any) -> nn.Module:
         return build_model(self.cfg)

@@ -33,7 +33,7 @@ from fedseg.trust import OWN_PARTS, note_own_parts
 
 OUTPUTS = (
     *(CONFIG_FILE, "history.jsonl", "results.json", "clients.json", "verified.json", "checkpoints"),
-    *(OWN_PARTS, "state", "pictures", "tensorboard", "wandb", "mlflow", "vis_data"),
+    *(OWN_PARTS, "state", "pictures", "vis_data"),
 )
 MEASURED = ("test", "curvature")  # what is measured of checkpoints, each in a folder with a mark
 MARK = ".fedseg.json"  # the folder is a run's, or a test's: its id, and the process that writes

@@ -244,7 +244,7 @@ def test_a_run_whose_folder_is_no_longer_its_own_stops(tmp_path, call):
         assert len(toyseg.history(config | {"work_dir": str(work_dir.with_name("moved"))})) == 6
 
 
-@pytest.mark.parametrize("name", ["results.json", "tensorboard", "checkpoints", "test"])
+@pytest.mark.parametrize("name", ["results.json", "vis_data", "checkpoints", "test"])
 def test_no_link_leads_a_run_out_of_its_folder(tmp_path, name):
     config = toyseg.settings(tmp_path / "a", **PLAIN)
     outside = tmp_path / "outside"
