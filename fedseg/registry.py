@@ -100,8 +100,8 @@ HOOKS = _child(
     _mmseg.HOOKS,
     {
         "hooks.averaging": "SWA WIMA",
-        "hooks.progress": "ProgressHook",
         "runner.checkpoint": "FederatedCheckpointHook",
+        "runner.progress": "ProgressHook",
         "runner.trackers": "TrackersHook",
         "curvature.hook": "CurvatureHook",
         "report.pictures_hook": "PicturesHook",

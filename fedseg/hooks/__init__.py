@@ -1,5 +1,4 @@
-"""Hooks of a run: averaging, checkpoints, progress, pictures."""
+"""Hooks that are part of a method: averages of the global models."""
 
 from fedseg.core.hook import FederatedHook
 from fedseg.hooks.averaging import SWA, WIMA, ModelAverage
-from fedseg.hooks.progress import ProgressHook

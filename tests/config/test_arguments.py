@@ -81,7 +81,7 @@ OUTSIDE = {
         **{"num_workers": 0, "cpus_per_worker": 0, "gpus_per_worker": -1.0},
         "restart_timeout": 0.0,
     },
-    ("HOOKS", "ProgressHook"): {"seconds": -1.0},
+    ("HOOKS", "ProgressHook"): {"metric": 1},
     ("HOOKS", "SWA"): {"start": 1.5, "cycle": 0, "lr2": -0.1, "bn": "guess", "parameters": "("},
     ("HOOKS", "WIMA"): {"start": -3, "window": 0},
     ("LOCAL_LOSSES", "FedAlign"): {"mu": -0.1, "width": 0.0, "power_iterations": 0},

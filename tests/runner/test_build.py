@@ -292,12 +292,12 @@ def test_labels_that_are_useless_are_told_before_training():
 
 
 def test_a_default_hook_without_a_type_keeps_its_own(tmp_path):
-    own = {"progress": {"seconds": 7.0}, "checkpoint": {"interval": 3, "priority": "LOW"}}
+    own = {"progress": {"metric": "mIoU"}, "checkpoint": {"interval": 3, "priority": "LOW"}}
     config = Config(toyseg.settings(tmp_path))
     config["default_hooks"] = {**own, "pictures": None}
     hooks = dict(build_hooks(config))
     progress = hooks["default_hooks.progress"]
-    assert type(progress).__name__ == "ProgressHook" and progress.seconds == 7.0
+    assert type(progress).__name__ == "ProgressHook" and progress.endings == ("mIoU",)
     assert hooks["default_hooks.checkpoint"].priority == "LOW"
     assert hooks["default_hooks.checkpoint"].interval == 3
     config.default_hooks["checkpoint"]["priority"] = "LATE"
