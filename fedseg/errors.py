@@ -115,6 +115,8 @@ NO_MEMORY = re.compile(
     re.IGNORECASE,
 )
 
+NO_KERNEL = re.compile(r"(\S+) does not have a deterministic implementation")  # PyTorch's words
+
 
 def lacks_memory(error: BaseException) -> bool:
     """True if an error says that memory ran out; torch and OpenCV have no type for it."""
@@ -141,6 +143,17 @@ def resource_error(error: BaseException) -> ResourceError | None:
         remedies = NO_ROOM  # a file that may not be read is often tried, and done without
         cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
     return None
+
+
+def missing_kernel(error: BaseException) -> ConfigError | None:
+    """The error to report if an operation has no deterministic kernel on CUDA, else None."""
+    found = NO_KERNEL.search(str(error))
+    if found is None:
+        return None
+    return ConfigError(
+        f"randomness.deterministic: {found[1]} has no deterministic kernel on CUDA: set "
+        "randomness.deterministic=False, and repeated runs may differ in their last digits"
+    )
 
 
 def explain_forward(model: Any, error: Exception, owner: str = "model") -> str:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from fedseg.core.flat import FlatModel
 from fedseg.core.forward import forward, total_loss
 from fedseg.core.messages import Message, Task
+from fedseg.errors import ConfigError, missing_kernel
 
 
 class LocalOptimizer(Protocol):
@@ -158,18 +159,32 @@ class Client:
         """
         if replay:
             self._restore_random_state()
-        else:
-            cuda = torch.cuda.get_rng_state(self.w.device) if self.w.is_cuda else None
-            self._random_state = (torch.get_rng_state(), cuda)
+        elif self._trainer.replays:
+            self._keep_random_state()
         with self._trainer.autocast():
             loss = self._trainer.loss(self)
-        self.flat.backward(loss)
+        try:
+            self.flat.backward(loss)
+        except RuntimeError as error:
+            without_kernel = missing_kernel(error)
+            if without_kernel is None:
+                raise
+            raise without_kernel from error
         loss = loss.detach()
         if not replay:
             self.loss = loss
         return loss
 
+    def _keep_random_state(self) -> None:
+        cuda = torch.cuda.get_rng_state(self.w.device) if self.w.is_cuda else None
+        self._random_state = (torch.get_rng_state(), cuda)
+
     def _restore_random_state(self) -> None:
+        if self._random_state is None:
+            raise ConfigError(
+                "backward(replay=True): must be announced by Exchange(gradients=2) in the "
+                "algorithm's exchanges, or by passes = 2 in a local optimizer"
+            )
         cpu, cuda = self._random_state
         torch.set_rng_state(cpu)
         if cuda is not None:

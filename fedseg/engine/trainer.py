@@ -20,7 +20,7 @@ from fedseg.core.local_loss import LocalLoss
 from fedseg.core.local_state import LocalState
 from fedseg.core.messages import ClientResult, Message, Task, Update
 from fedseg.core.seeds import seed_for, seed_model
-from fedseg.errors import ConfigError, TensorMoved, explain_forward
+from fedseg.errors import ConfigError, TensorMoved, explain_forward, missing_kernel
 from fedseg.registry import MISTAKES
 from fedseg.updates.postprocessor import Postprocessor
 
@@ -70,6 +70,7 @@ class ClientTrainer:
         steps_more = type(self.algorithm).after_step is not Algorithm.after_step
         self._after_step = self.algorithm.after_step if steps_more else None
         self._shielded: Tensor | None = None  # mask of parameters that no correction reaches
+        self.replays = False  # whether the present exchange takes a minibatch's second gradient
         self._has_loss = False  # until the first batch went through the model
         self._modules = list(self.model.modules())
         self._training: list[bool] = []  # of each module, as train() left it
@@ -94,6 +95,9 @@ class ClientTrainer:
         try:
             loss = self.local_loss.loss(client)
         except MISTAKES as error:
+            without_kernel = missing_kernel(error)
+            if without_kernel is not None:
+                raise without_kernel from error
             raise ConfigError(explain_forward(self.model, error, who)) from error
         if not isinstance(loss, Tensor) or loss.shape or not loss.requires_grad:
             raise ConfigError(
@@ -166,6 +170,8 @@ class ClientTrainer:
         if [module.training for module in self._modules] != self._training:
             self.model.train()
             self._training = [module.training for module in self._modules]
+        gradients = algorithm.exchanges[task.exchange].gradients
+        self.replays = gradients * self.local.passes > 1
         client = Client(self, task, message)
         for name in algorithm.client_vectors:
             if name not in client.state:

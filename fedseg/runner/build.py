@@ -76,6 +76,7 @@ from fedseg.registry import (
 )
 from fedseg.runner.checkpoint import load_checkpoint
 from fedseg.runner.config import check_config, complete_config, import_modules, trains_clients
+from fedseg.runner.kernels import choose_kernels, device_of
 from fedseg.updates.postprocessor import Postprocessor
 from fedseg.updates.robust import check_treatable
 
@@ -106,7 +107,8 @@ def build_trainer(config: Config | Mapping[str, Any], run: Any = None) -> Client
         import_modules(cfg.custom_imports)
     check_config(cfg)
     init_default_scope(cfg.default_scope)
-    set_random_seed(**cfg.randomness)
+    set_random_seed(cfg.randomness.seed)
+    choose_kernels(device_of(cfg), cfg.randomness.get("deterministic", True))
     flat = build_vectors(move_model(build_model(cfg), cfg), cfg)
     load_start(flat, cfg.get("load_from"))
     local_state = build_local_state(cfg, flat)
@@ -262,8 +264,8 @@ def move_model(model: nn.Module, cfg: Config) -> nn.Module:
 
     PyTorch's ``meta`` is accepted too: tensors without values, for checks of what is built.
     """
-    device = cfg.get("device") or ("cuda" if torch.cuda.is_available() else "cpu")
-    if str(device).partition(":")[0] not in ("cpu", "cuda", "meta"):
+    device = device_of(cfg)
+    if device.partition(":")[0] not in ("cpu", "cuda", "meta"):
         raise ConfigError(f"device: must be cpu or cuda (cuda:0, ...), not {device}")
     try:
         return revert_sync_batchnorm(model.to(device))

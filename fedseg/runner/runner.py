@@ -42,6 +42,7 @@ from fedseg.runner.build import (
 from fedseg.runner.checkpoint import checkpoint_path, latest_checkpoint, save_checkpoint
 from fedseg.runner.config import check_config, complete_config
 from fedseg.runner.interrupt import InterruptGuard
+from fedseg.runner.kernels import choose_kernels, device_of
 from fedseg.runner.sampler import build_sampler
 from fedseg.runner.state_store import StateStore
 from fedseg.runner.trackers import RunVisualizer, build_visualizer
@@ -113,6 +114,13 @@ class FederatedRunner(Runner):
         self._other_config = False  # whether a finished run is resumed with a permitted change
         super().__init__(*args, **kwargs)
         self.history = History(Path(self.work_dir) / "history.jsonl", lambda: self.check_work_dir())
+
+    def set_randomness(
+        self, seed: int, diff_rank_seed: bool = False, deterministic: bool = True
+    ) -> None:
+        """Seed the global generators, and choose the kernels of CUDA."""
+        super().set_randomness(seed, diff_rank_seed)
+        choose_kernels(device_of(self.cfg), deterministic)
 
     # ---------------------------------------------------------------- MMEngine, quieter
 

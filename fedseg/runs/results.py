@@ -69,13 +69,20 @@ def package_versions() -> dict[str, str]:
 
 
 def environment(device: torch.device) -> dict[str, Any]:
-    """Threads, device, hardware and versions, on which the last digits of a computation depend."""
-    return {
+    """Threads, device, hardware and versions, on which the last digits of a computation depend.
+
+    On CUDA also whether products are rounded to TF32, and whether its kernels are deterministic.
+    """
+    facts = {
         "threads": torch.get_num_threads(),
         "device": str(device),
         "hardware": hardware(device),
-        **package_versions(),
     }
+    if device.type == "cuda":
+        facts["tf32_matmul"] = torch.get_float32_matmul_precision() != "highest"
+        facts["tf32_convolution"] = torch.backends.cudnn.allow_tf32
+        facts["deterministic"] = torch.are_deterministic_algorithms_enabled()
+    return {**facts, **package_versions()}
 
 
 def dataset_facts(dataset: Any) -> dict[str, Any]:
