@@ -59,6 +59,9 @@ class Trainer(Protocol):
     def autocast(self) -> AbstractContextManager:
         """The context that every forward pass runs in."""
 
+    def replays(self, exchange: int) -> bool:
+        """True if a step of this exchange takes several gradients of its minibatch."""
+
     def loss(self, client: "Client") -> Tensor:
         """The local loss of ``client.batch``, a 0-d tensor with a graph."""
 
@@ -119,6 +122,7 @@ class Client:
         self.batch: Any = None
         self.loss: Tensor | None = None
         self.full_gradient: Tensor | None = None
+        self._replays = trainer.replays(task.exchange)
         self._random_state: tuple[Tensor, Tensor | None] | None = None
         device = self.w.device
         precision = torch.promote_types(self.w.dtype, torch.float32)
@@ -159,7 +163,7 @@ class Client:
         """
         if replay:
             self._restore_random_state()
-        elif self._trainer.replays:
+        elif self._replays:
             self._keep_random_state()
         with self._trainer.autocast():
             loss = self._trainer.loss(self)

@@ -70,7 +70,6 @@ class ClientTrainer:
         steps_more = type(self.algorithm).after_step is not Algorithm.after_step
         self._after_step = self.algorithm.after_step if steps_more else None
         self._shielded: Tensor | None = None  # mask of parameters that no correction reaches
-        self.replays = False  # whether the present exchange takes a minibatch's second gradient
         self._has_loss = False  # until the first batch went through the model
         self._modules = list(self.model.modules())
         self._training: list[bool] = []  # of each module, as train() left it
@@ -85,6 +84,10 @@ class ClientTrainer:
         if not self.amp:
             return nullcontext()
         return torch.autocast(self.flat.w.device.type, dtype=torch.bfloat16)
+
+    def replays(self, exchange: int) -> bool:
+        """True if a step of this exchange takes several gradients of its minibatch."""
+        return self.algorithm.exchanges[exchange].gradients * self.local.passes > 1
 
     def loss(self, client: Client) -> Tensor:
         """The local loss of ``client.batch``, a 0-d tensor with a graph."""
@@ -170,8 +173,6 @@ class ClientTrainer:
         if [module.training for module in self._modules] != self._training:
             self.model.train()
             self._training = [module.training for module in self._modules]
-        gradients = algorithm.exchanges[task.exchange].gradients
-        self.replays = gradients * self.local.passes > 1
         client = Client(self, task, message)
         for name in algorithm.client_vectors:
             if name not in client.state:
