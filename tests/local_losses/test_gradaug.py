@@ -6,6 +6,7 @@ import minibatch
 import pytest
 import torch
 
+from fedseg.algorithms import Ditto
 from fedseg.errors import ConfigError
 from fedseg.local_losses import GradAug, LocalLoss
 from fedseg.models import CNN
@@ -123,7 +124,7 @@ def test_widths_and_resolutions():
 
 
 def test_both_passes_of_a_step_have_the_same_sub_networks():
-    client = make(GradAug(width=0.3, resolutions=SIDES))
+    client = make(GradAug(width=0.3, resolutions=SIDES), algorithm=Ditto())
     first = minibatch.gradient(client)
     after = torch.get_rng_state()
     client.backward(replay=True)

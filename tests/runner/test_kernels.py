@@ -69,7 +69,7 @@ class WithoutKernel(toycls.ToyClassifier):
 def test_an_operation_without_a_deterministic_kernel_is_named(tmp_path, root):
     torch.use_deterministic_algorithms(True)
     try:
-        with pytest.raises(ConfigError, match="randomness.deterministic: put_ has no determ"):
+        with pytest.raises(ConfigError, match="put_ has no deterministic kernel"):
             toycls.run(tmp_path, root, model={"type": "WithoutKernel"})
     finally:
         torch.use_deterministic_algorithms(False)
