@@ -1,0 +1,49 @@
+"""The script for a GPU, with tiny sizes on the CPU."""
+
+from itertools import islice
+
+import pytest
+import torch
+from benchmarks import gpu
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize("part", ["oracles", "waits", "bits"])
+def test_checks_pass_on_the_cpu(monkeypatch, part):
+    monkeypatch.setattr(gpu, "METHODS", {"SCAFFOLD": {}, "FedSpeed": gpu.METHODS["FedSpeed"]})
+    function, _ = gpu.PARTS[part]
+    rows = list(function(CPU, gpu.tiny()))
+    assert rows and all(row["passed"] for row in rows)
+    if part != "bits":
+        assert {"SCAFFOLD, SAM", "FedSpeed, SGD"} < {row["what"] for row in rows}
+        assert "FedSpeed, SAM" not in {row["what"] for row in rows}, "the two exclude each other"
+
+
+def test_a_step_that_fails_is_a_row_of_its_own(monkeypatch):
+    def wait(*_):
+        raise RuntimeError("called a synchronizing CUDA operation\nand more")
+
+    monkeypatch.setattr(gpu, "METHODS", {"FedAvg": {}})
+    monkeypatch.setattr(gpu.ClientTrainer, "local_step", wait)
+    row = next(gpu.waits(CPU, gpu.tiny()))
+    assert not row["passed"] and row["problem"] == "called a synchronizing CUDA operation"
+
+
+def test_steps_of_engine_and_loop_are_timed():
+    rows = list(islice(gpu.steps(CPU, gpu.tiny()), 4))
+    layouts = {row["what"] for row in rows}
+    assert "CNN, bfloat16, contiguous, eager" in layouts and len(layouts) == 4
+    assert all(row[f"{side}, ms"] > 0 for row in rows for side in ("engine", "loop"))
+
+
+def test_the_limits_of_all_parts_are_twelve_minutes():
+    assert sum(limit for _, limit in gpu.PARTS.values()) <= 12 * 60
+
+
+def test_a_part_runs_in_a_process_until_its_time_is_up(monkeypatch):
+    part = gpu.measure_part("bits", "cpu", gpu.tiny())
+    assert part["end"] == "complete" and len(part["rows"]) == 2
+    assert "bits: complete" in gpu.to_text({"parts": {"bits": part}})
+    monkeypatch.setitem(gpu.PARTS, "bits", (gpu.bits, 0))
+    assert gpu.measure_part("bits", "cpu", gpu.tiny())["end"] == "time is up"
