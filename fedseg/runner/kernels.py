@@ -29,6 +29,7 @@ def choose_kernels(device: str, deterministic: bool) -> None:
         return
     if deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", CUBLAS_WORKSPACE)
+        torch.backends.cudnn.benchmark = False  # its choice of kernels may differ from run to run
     torch.use_deterministic_algorithms(deterministic)
     torch.backends.cudnn.deterministic = deterministic
     # else every torch.empty is filled, although nothing here reads what it has not written

@@ -28,6 +28,7 @@ def switches(monkeypatch):
         torch, "use_deterministic_algorithms", lambda mode: values.update(algorithms=mode)
     )
     monkeypatch.setattr(torch.backends.cudnn, "deterministic", False)
+    monkeypatch.setattr(torch.backends.cudnn, "benchmark", True)
     monkeypatch.setattr(torch.utils.deterministic, "fill_uninitialized_memory", True)
     yield values
     os.environ.pop("CUBLAS_WORKSPACE_CONFIG", None)
@@ -39,6 +40,7 @@ def test_kernels_of_cuda(switches):
     kernels.choose_kernels("cuda:1", deterministic=True)
     assert switches == {"algorithms": True} and torch.backends.cudnn.deterministic
     assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
+    assert not torch.backends.cudnn.benchmark
     kernels.choose_kernels("cuda", deterministic=False)
     assert switches == {"algorithms": False} and not torch.backends.cudnn.deterministic
 
