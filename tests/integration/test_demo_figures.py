@@ -23,12 +23,6 @@ DEMOS = PAGE[
 ]
 
 
-def documented_streets(row: str) -> list[float]:
-    """mIoU in clear weather and in rain, of seed 0."""
-    (line,) = re.findall(rf"^\| {re.escape(row)} \|.*$", DEMOS, re.M)
-    return [float(cell) for cell in line.split("|")[3:5]]
-
-
 def documented(row: str) -> list[tuple[float, float]]:
     """(mean, standard deviation) of each such cell of a table's row."""
     (line,) = re.findall(rf"^\| {re.escape(row)} \|.*$", DEMOS, re.M)
@@ -56,8 +50,8 @@ def test_the_streets(number, row, streets, tmp_path):
     results = trained(tmp_path, setting, "--with", *methods[number])
     means = results.last_rounds.mean
     figures = [means["seen/mIoU"], means["unseen/mIoU"]]
-    for value, expected in zip(figures, documented_streets(row), strict=True):
-        assert abs(value - expected) < 0.8  # other processors round otherwise
+    for value, (mean, deviation) in zip(figures, documented(row), strict=True):
+        assert abs(value - mean) < 4 * deviation
     start = results.curves.figures["seen/mIoU"][0]
     assert means["seen/mIoU"] > start + 8
     rare = [results.final["seen"]["IoU"][n] for n in ("pole", "traffic light", "traffic sign")]
