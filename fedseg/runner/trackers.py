@@ -4,6 +4,7 @@ They are MMEngine's visualization backends, chosen by ``visualizer.vis_backends`
 are: they write to ``vis_data`` in the work dir. The step is the round.
 """
 
+import json
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -14,6 +15,7 @@ from mmengine.visualization import BaseVisBackend, Visualizer
 from fedseg.core.hook import FederatedHook
 from fedseg.errors import ConfigError
 from fedseg.registry import HOOKS, VISBACKENDS, build
+from fedseg.runs.config import config_json
 
 DEFAULT = {"vis_backends": [{"type": "TensorboardVisBackend"}]}
 
@@ -94,10 +96,10 @@ class TrackersHook(FederatedHook):
     def before_train(self, runner: Any) -> None:
         self._record = runner.train_loop.pending  # of a run that resumes with an evaluation
         self._failed = False
-        config = runner.cfg.copy()
+        config = json.loads(config_json(runner.cfg.to_dict()))  # a module, for example, as text
         config["experiment_name"] = runner.name
         try:
-            runner.visualizer.start(config)
+            runner.visualizer.start(Config(config))
         except Exception as error:  # whatever a tracker's package raises
             raise ConfigError(
                 f"visualizer: a tracker cannot start ({type(error).__name__}: {error}); correct "
