@@ -49,6 +49,12 @@ class SmallNetwork(nn.Sequential):
             nn.ReLU(),
             nn.Conv2d(width, num_classes, 1),
         )
+        self.feature_channels = width
+
+    def forward(self, images):
+        convolution, norm, relu, classifier = self
+        features = relu(norm(convolution(images)))
+        return {"out": classifier(features), "features": features}
 """
 
 CONFIG = """

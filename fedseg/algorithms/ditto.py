@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import torch
 
 from fedseg.algorithms.fedavg import FedAvg
-from fedseg.batchnorm import frozen_running_statistics
+from fedseg.batchnorm import batchnorm_layers, frozen_running_statistics
 from fedseg.config.schema import NonNegative
 from fedseg.core.client import Client
 from fedseg.core.flat import FlatModel
@@ -39,6 +39,7 @@ class Ditto(FedAvg):
 
     def setup(self, flat: FlatModel, local: OptimWrapper, max_rounds: int) -> None:
         self._trained = torch.empty_like(flat.w)
+        self._norms = list(batchnorm_layers(flat.model).values())
 
     def begin(self, client: Client) -> None:
         client.state.setdefault(self.own_model, client.start.clone())
@@ -47,11 +48,13 @@ class Ditto(FedAvg):
         personal = client.state[self.own_model]
         self._trained.copy_(client.w)
         client.w.copy_(personal)
-        with frozen_running_statistics(client.model), torch.enable_grad():
+        with frozen_running_statistics(self._norms), torch.enable_grad():
             client.backward(replay=True)
+        # g(v) + lam (v - w_received)
         client.grad.add_(personal - client.start, alpha=self.lam)
         for group in client.local.optimizer.param_groups:
-            for part in (p for p in group["params"] if p.grad is not None):  # w, or views of it
-                part.data.add_(part.grad, alpha=-group["lr"])
+            for parameter in group["params"]:  # w, or views of it
+                if parameter.grad is not None:
+                    parameter.data.add_(parameter.grad, alpha=-group["lr"])
         personal.copy_(client.w)
         client.w.copy_(self._trained)

@@ -74,7 +74,8 @@ class FedDGGA(FedAvg):
 
     def _loss(self, client: Client) -> Tensor:
         """The mean loss of the client's images at ``client.w``, in the model's dtype."""
-        total, sizes = torch.zeros_like(client.w[0]), self.data.full_sizes(client.index)
+        total = torch.zeros_like(client.w[0])
+        sizes = self.data.full_sizes(client.index)
         if not sizes:  # a rehearsal of what is sent
             return total
         with torch.no_grad(), at_rest(client.model):

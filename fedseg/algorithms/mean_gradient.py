@@ -46,7 +46,7 @@ def check_optimizer(local: OptimWrapper, algorithm: str, count_momentum: bool) -
         )
 
 
-def unit_steps(group: "Mapping[str, Any]", steps: int) -> float:
+def unit_steps(group: Mapping[str, Any], steps: int) -> float:
     """The length of ``steps`` steps of SGD along a constant gradient, in steps of plain SGD.
 
     Args:
@@ -54,10 +54,16 @@ def unit_steps(group: "Mapping[str, Any]", steps: int) -> float:
         steps: their number, from zero momentum.
     """
     momentum = group["momentum"]
-    buffer = total = 0.0
+    buffer = 0.0
+    total = 0.0
     for step in range(steps):
-        buffer = momentum * buffer + (1 - group["dampening"] if step and momentum else 1)
-        total += 1 + momentum * buffer if group["nesterov"] else buffer
+        is_dampened = step > 0 and momentum > 0
+        gradient = 1 - group["dampening"] if is_dampened else 1
+        buffer = momentum * buffer + gradient
+        if group["nesterov"]:
+            total += 1 + momentum * buffer
+        else:
+            total += buffer
     return total
 
 
@@ -73,4 +79,5 @@ def k_eta(client: Client, count_momentum: bool) -> float:
             "divides by it. End the schedule (param_scheduler, averaging) above 0"
         )
     group = client.local.optimizer.param_groups[0]
-    return client.lr * (unit_steps(group, client.step) if count_momentum else client.step)
+    steps = unit_steps(group, client.step) if count_momentum else client.step
+    return client.lr * steps

@@ -46,6 +46,7 @@ class WeightPerturbation(Algorithm):
         client.backward()
         self._center.copy_(client.w)
         self.perturb(client)
-        with frozen_running_statistics(self._norms) if self.freeze_statistics else nullcontext():
+        frozen = frozen_running_statistics(self._norms) if self.freeze_statistics else nullcontext()
+        with frozen:
             client.backward(replay=True)
         client.w.copy_(self._center)

@@ -1,8 +1,8 @@
 """A client during its local training, and the interfaces of its trainer and optimizer."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +11,8 @@ from fedseg.core.flat import FlatModel
 from fedseg.core.forward import forward, total_loss
 from fedseg.core.messages import Message, Task
 from fedseg.errors import ConfigError, missing_kernel
+
+T = TypeVar("T")
 
 
 class LocalOptimizer(Protocol):
@@ -119,7 +121,7 @@ class Client:
         self.local = trainer.local
         self.lr = trainer.local.optimizer.param_groups[0]["lr"]
         self.step = 0
-        self.batch: Any = None
+        self.batch = None
         self.loss: Tensor | None = None
         self.full_gradient: Tensor | None = None
         self._replays = trainer.replays(task.exchange)
@@ -133,6 +135,24 @@ class Client:
     def model(self) -> nn.Module:
         """The network, whose parameters are ``w``."""
         return self.flat.model
+
+    @property
+    def batch(self) -> Any:
+        return self._batch
+
+    @batch.setter
+    def batch(self, batch: Any) -> None:
+        self._batch = batch
+        self._computed: dict[str, Any] = {}
+
+    def once_per_batch(self, name: str, compute: Callable[[], T]) -> T:
+        """What ``compute()`` gives for the present batch; computed in the first pass over it.
+
+        For outputs of networks whose parameters stay fixed: SAM's second pass needs the same ones.
+        """
+        if name not in self._computed:
+            self._computed[name] = compute()
+        return self._computed[name]
 
     def delta(self) -> Tensor:
         """``start - w``, in a scratch vector that the next call overwrites."""
@@ -150,6 +170,14 @@ class Client:
         """The model's own loss of the batch, a 0-d tensor with a graph."""
         with self.autocast():
             return total_loss(forward(self.model, self.batch, "loss"))
+
+    def model_layers(self) -> Mapping[str, Any]:
+        """The model's losses of the batch, and by name the layers that it returns beside them.
+
+        ``total_loss`` of it is :meth:`model_loss`.
+        """
+        with self.autocast():
+            return forward(self.model, self.batch, "layers")
 
     def backward(self, replay: bool = False) -> Tensor:
         """Compute the minibatch gradient of the local loss at the current ``w`` in ``grad``.

@@ -27,15 +27,17 @@ def at_rest(model: nn.Module) -> Iterator[None]:
             module.training = True
 
 
-def outputs_at(client: Client, w: Tensor) -> Tensor:
-    """The network's output for the batch with parameters ``w``, at rest and without a gradient."""
+def outputs_at(client: Client, w: Tensor, mode: str = "tensor") -> Any:
+    """What the network with parameters ``w`` gives for the batch, at rest and without a gradient.
+
+    Args:
+        mode: of the model's ``forward``, called without labels.
+    """
+    inputs = client.batch["inputs"]
     with torch.no_grad(), at_rest(client.model), client.autocast():
         parameters = client.flat.views(w)
-        inputs = client.batch["inputs"]
         # tying weights would lose modules that have two names
-        return functional_call(
-            client.model, parameters, inputs, {"mode": "tensor"}, tie_weights=False
-        )
+        return functional_call(client.model, parameters, inputs, {"mode": mode}, tie_weights=False)
 
 
 def client_batches(client: Client, data: Any) -> Iterator[Any]:

@@ -13,6 +13,7 @@ from fedseg.core.flat import FlatModel
 from fedseg.core.local_loss import LocalLoss
 from fedseg.core.messages import Payload
 from fedseg.core.server import Server
+from fedseg.local_losses.counting import count_by_group
 from fedseg.local_losses.requirements import require_segmentor
 from fedseg.models.losses import cross_entropies
 from fedseg.models.segmentor import resize
@@ -51,30 +52,35 @@ class ClassWeights(LocalLoss):
         require_segmentor(flat.model, self)
 
     def receive(self, client: Client) -> None:
-        pixels, image_pixels = client.payloads[PIXELS], client.payloads[IMAGE_PIXELS]
+        pixels = client.payloads[PIXELS]
+        image_pixels = client.payloads[IMAGE_PIXELS]
         self.weights = median_frequency_weights(pixels.float(), image_pixels.float(), self.most)
-        self.pixels, self.image_pixels = torch.zeros(2, len(pixels), device=pixels.device)
+        self.pixels = torch.zeros(len(pixels), device=pixels.device)
+        self.image_pixels = torch.zeros(len(pixels), device=pixels.device)
 
     def loss(self, client: Client) -> Tensor:
         model = client.model
+        num_classes = len(self.weights)
         labels = client.batch["data_samples"].long()
-        classes = len(self.pixels)
-        if classes <= ERASED:
+        if num_classes <= ERASED:
             labels = labels.masked_fill(labels == ERASED, model.ignore_index)
-        loss = torch.zeros((), device=labels.device, dtype=self.weights.dtype)
+        weighted_sum = torch.zeros((), device=labels.device, dtype=self.weights.dtype)
         for number, logits in enumerate(model.outputs(client.batch["inputs"])):
             logits = resize(logits, labels.shape[-2:])
             weights = self.weights.to(logits.dtype)
             losses = cross_entropies(logits, labels, model.ignore_index, weights)
-            loss = loss + losses.sum() * (model.aux_weight if number else 1)
-        ignored = labels == model.ignore_index
-        index = labels.masked_fill(ignored, classes).flatten(1)  # ignored pixels are counted last
-        counted = index.new_zeros(len(index), classes + 1)
-        counted = counted.scatter_add_(1, index, torch.ones_like(index))[:, :-1]  # by image
-        self.pixels += counted.sum(0) / UNIT
-        self.image_pixels += ((counted > 0) * counted.sum(1, keepdim=True)).sum(0) / UNIT
-        total = counted.sum(0).to(self.weights.dtype) @ self.weights
-        return loss / total.clamp(min=1e-6)  # it may have no label
+            output_weight = model.aux_weight if number > 0 else 1
+            weighted_sum = weighted_sum + losses.sum() * output_weight
+        counts = count_classes(labels, num_classes, model.ignore_index)
+        self._add_counts(counts)
+        weight_sum = counts.sum(0).to(self.weights.dtype) @ self.weights
+        return weighted_sum / weight_sum.clamp(min=1e-6)  # a batch may have no label
+
+    def _add_counts(self, counts: Tensor) -> None:
+        """Add a batch's pixels of each class and image [B, C] to what the client sends."""
+        of_images = counts.sum(1, keepdim=True)
+        self.pixels += counts.sum(0) / UNIT
+        self.image_pixels += ((counts > 0) * of_images).sum(0) / UNIT
 
     def finish(self, client: Client) -> dict[str, Tensor]:
         dtype = client.w.dtype
@@ -85,11 +91,18 @@ class ClassWeights(LocalLoss):
             server.state[name] = sums.payload(name)
 
 
+def count_classes(labels: Tensor, num_classes: int, ignored: int) -> Tensor:
+    """Pixels of each class in each image, int64 [B, C], from labels [B, H, W]."""
+    groups = labels.masked_fill(labels == ignored, num_classes)  # counted last
+    return count_by_group(groups.flatten(1), num_classes + 1)[:, :-1]
+
+
 def median_frequency_weights(pixels: Tensor, image_pixels: Tensor, most: float) -> Tensor:
     """The weight of each class, float [C]; 1 for all where no class has a pixel.
 
     Args:
-        pixels: of each class. image_pixels: of all classes in the images that contain it.
+        pixels: of each class [C].
+        image_pixels: labelled pixels of the images that contain it [C].
         most: largest weight, also of classes without a pixel.
     """
     occurs = (pixels > 0) & (image_pixels > 0)

@@ -21,16 +21,18 @@ import torch
 import torch.nn.functional as F
 from annotated_types import Interval
 from pydantic import PositiveInt
-from torch import Tensor, nn
+from torch import Tensor
 
 from fedseg.config.schema import Float32, NonNegative
 from fedseg.core.client import Client
 from fedseg.core.flat import FlatModel
+from fedseg.core.forward import total_loss
 from fedseg.core.local_loss import LocalLoss, full_precision
-from fedseg.errors import ConfigError
-from fedseg.models.classifier import record_calls
+from fedseg.local_losses.requirements import require_layers
 from fedseg.models.slim import Slim
 from fedseg.registry import LOCAL_LOSSES
+
+TINY = 1e-30  # keeps a quotient or a root of zero finite, far below any feature that matters
 
 
 @LOCAL_LOSSES.register_module()
@@ -54,28 +56,26 @@ class FedAlign(LocalLoss):
         power_iterations: PositiveInt = 10,
         relative: bool = False,
     ) -> None:
-        self.mu, self.width = mu, width
-        self.power_iterations, self.relative = power_iterations, relative
+        self.mu = mu
+        self.width = width
+        self.power_iterations = power_iterations
+        self.relative = relative
 
     def setup(self, flat: FlatModel) -> None:
-        stages = getattr(flat.model, "stages", None)
-        if not isinstance(stages, nn.Sequential) or len(stages) < 2:
-            raise ConfigError(
-                "local_loss: FedAlign runs the last stage of residual blocks a second time, and "
-                f"{type(flat.model).__name__} has no stages; use a ResNet or another loss"
-            )
-        self._slim = Slim(stages[-1])
+        needed = ["last_stage_input", "last_stage_output"]
+        require_layers(flat.model, self, needed, "a ResNet")
+        self._slim = Slim(flat.model.stages[-1])
 
     def loss(self, client: Client) -> Tensor:
         if self.mu == 0:
             return client.model_loss()
-        stage = client.model.stages[-1]
-        with record_calls(stage) as calls:
-            loss = client.model_loss()
-        before, after = calls[0].input.detach(), calls[0].output.detach()
+        outputs = client.model_layers()
+        loss = total_loss(outputs)
+        before = outputs["last_stage_input"].detach()  # f_{L-1}
+        after = outputs["last_stage_output"].detach()  # f_L
         first = before[:, : self._slim.kept(before.shape[1], self.width)]
         with self._slim.at(self.width):
-            after_slim = stage(first)
+            after_slim = client.model.stages[-1](first)
         lipschitz = self._lipschitz_loss(first, after_slim, before, after)
         if self.relative:
             lipschitz = lipschitz * (loss / lipschitz.clamp_min(TINY)).detach()
@@ -84,13 +84,13 @@ class FedAlign(LocalLoss):
     def _lipschitz_loss(
         self, first: Tensor, after_slim: Tensor, before: Tensor, after: Tensor
     ) -> Tensor:
+        """``MSE(||X_S||, ||X_F||)``, computed in full precision."""
         with torch.autocast(before.device.type, enabled=False):
-            slim = spectral_norm(join_channels(first, after_slim), self.power_iterations)
-            full = spectral_norm(join_channels(before, after), self.power_iterations)
-            return F.mse_loss(slim, full)
-
-
-TINY = 1e-30  # keeps a quotient or a root of zero finite, far below any feature that matters
+            x_s = join_channels(first, after_slim)
+            x_f = join_channels(before, after)
+            norm_s = spectral_norm(x_s, self.power_iterations)
+            norm_f = spectral_norm(x_f, self.power_iterations)
+            return F.mse_loss(norm_s, norm_f)
 
 
 def join_channels(before: Tensor, after: Tensor) -> Tensor:
@@ -98,13 +98,16 @@ def join_channels(before: Tensor, after: Tensor) -> Tensor:
 
     Feature maps are [B, C, H, W]; the larger one is average-pooled to the size of the other.
     """
-    before, after = full_precision(before), full_precision(after)
+    before = full_precision(before)
+    after = full_precision(after)
     if before.shape[2] > after.shape[2]:
         before = F.adaptive_avg_pool2d(before, after.shape[2:])
     elif before.shape[2] < after.shape[2]:
         after = F.adaptive_avg_pool2d(after, before.shape[2:])
-    before, after = before.flatten(2), after.flatten(2)
-    return before @ after.mT / before.shape[2]
+    before = before.flatten(2)
+    after = after.flatten(2)
+    pixels = before.shape[2]
+    return before @ after.mT / pixels
 
 
 def spectral_norm(x: Tensor, iterations: int) -> Tensor:

@@ -8,6 +8,7 @@ CVPR 2023. Where the paper is silent or its code differs:
 - Pseudo-labels are those of erased pixels, for prototypes as for anchors.
 """
 
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
@@ -21,18 +22,19 @@ from fedseg.core.forward import total_loss
 from fedseg.core.local_loss import LocalLoss
 from fedseg.core.passes import outputs_at
 from fedseg.errors import ConfigError
+from fedseg.local_losses.counting import count_by_group
 from fedseg.local_losses.pixel_contrast import (
     NONE,
     choose_anchors,
     contrast,
     embed,
-    image_means,
+    image_prototypes,
     pseudo_labels,
     small_labels,
 )
-from fedseg.local_losses.requirements import require_segmentor
-from fedseg.models.classifier import record_calls
+from fedseg.local_losses.requirements import require_pixel_features, require_segmentor
 from fedseg.models.losses import PixelLoss
+from fedseg.models.segmentor import Segmentor
 from fedseg.names import ERASED
 from fedseg.registry import LOCAL_LOSSES
 
@@ -48,7 +50,8 @@ class FedSeg(LocalLoss):
     Added is the contrast of pixels with a label, and of erased ones with the pseudo-labels of the
     received model. Prototypes are the mean embeddings of each class in each of the client's
     images under the received model. A client passes over its images once more a round (with MIME
-    and MIMELite twice more), and each step has another forward pass.
+    and MIMELite twice more), and each batch has another forward pass, whose pseudo-labels SAM's
+    second pass uses, too.
 
     Args:
         background: whether erased pixels have a loss.
@@ -58,6 +61,10 @@ class FedSeg(LocalLoss):
         temperature: of the contrast.
         threshold: probability above which a pseudo-label counts.
         anchors: pixels of a batch in each contrast, at most.
+
+    Attributes:
+        unknown: mask over the classes that the present client does not know; None: it knows all.
+        prototypes, classes: mean embeddings [P, D] for the present client, and their classes [P].
     """
 
     def __init__(
@@ -85,58 +92,77 @@ class FedSeg(LocalLoss):
                 "local_loss.background: needs model.loss CrossEntropy or OHEMCrossEntropy, not "
                 f"{type(flat.model.criterion).__name__}: take one of them, or set it to False"
             )
+        if self.contrast or self.pseudo:
+            require_pixel_features(flat.model, self)
 
     def receive(self, client: Client) -> None:
-        self.prototypes = self.unknown = None
-        known = getattr(self.data.dataset, "known", None)
-        if known is not None:
-            classes, held = range(len(self.data.dataset.classes)), self.data.indices[client.id]
-            ids = {c for i in held for c in known.get(i, classes)}
-            if len(ids) < len(classes):  # else nothing is erased
-                self.unknown = torch.tensor([c not in ids for c in classes]).to(client.w.device)
+        self.unknown = self._unknown_classes(client)
+        self.prototypes = self.classes = None
         if self.contrast or self.pseudo:
-            means = image_means(client, self.data, self.threshold)
-            sums, counts = (torch.cat(parts) for parts in zip(*means, strict=True))
-            images, self.classes = torch.nonzero(counts, as_tuple=True)
-            at = images, self.classes
-            self.prototypes = sums[at] / counts[at][:, None]
+            prototypes = image_prototypes(client, self.data, self.threshold)
+            self.prototypes, self.classes = prototypes
+
+    def _unknown_classes(self, client: Client) -> Tensor | None:
+        """Mask over the classes that the client does not know, bool [C]; None: it knows all."""
+        dataset = self.data.dataset
+        known_by_image = getattr(dataset, "known", None)
+        if known_by_image is None:
+            return None
+        every_class = range(len(dataset.classes))
+        known: set[int] = set()
+        for image in self.data.indices[client.id]:
+            known.update(known_by_image.get(image, every_class))
+        if len(known) == len(every_class):
+            return None
+        return torch.tensor([c not in known for c in every_class]).to(client.w.device)
 
     def loss(self, client: Client) -> Tensor:
-        model, labels = client.model, client.batch["data_samples"]
-        layer, end = model.embedding
-        with record_calls(layer) as calls:
-            outputs = model.outputs(client.batch["inputs"])
-        unknown = self._unknown(labels)
-        options = {} if unknown is None else {"unknown": unknown}
-        total = total_loss(model.losses(outputs, labels, **options))
+        labels = client.batch["data_samples"]
+        layers = client.model(client.batch["inputs"], mode="layers")
+        total = self._labels_loss(client.model, layers["logits"], labels)
         if self.prototypes is None:
             return total
-        features = calls[0][end]
-        small = small_labels(labels, features.shape[-2:], outputs[0].shape[1])
+        num_classes = layers["logits"][0].shape[1]
+        features = layers["pixel_features"]
+        small = small_labels(labels, features.shape[-2:], num_classes)
         with torch.autocast(labels.device.type, enabled=False):
+            embeddings = embed(client, features)
             if self.contrast:
-                labeled = small.masked_fill(small == ERASED, NONE)
-                total = total + self.contrast * self.term(client, features, labeled)
+                labelled = small.masked_fill(small == ERASED, NONE)
+                total = total + self.contrast * self._contrast(embeddings, labelled, num_classes)
             if self.pseudo and self.unknown is not None:
-                logits = outputs_at(client, client.start)
-                guessed = pseudo_labels(logits, small, self.threshold, own=False)
-                total = total + self.pseudo * self.term(client, features, guessed)
+                guessed = client.once_per_batch(
+                    "fedseg_pseudo_labels", lambda: self._pseudo_labels(client, small)
+                )
+                total = total + self.pseudo * self._contrast(embeddings, guessed, num_classes)
         return total
 
-    def term(self, client: Client, features: Tensor, labels: Tensor) -> Tensor:
-        """The contrast of a batch, from its features and labels at their size."""
-        flat = labels.flatten()
-        chosen = choose_anchors(flat, self.anchors)
-        vectors = embed(client, features).movedim(1, -1).flatten(0, 2)[chosen]
-        return contrast(vectors, flat[chosen], self.prototypes, self.classes, self.temperature)
-
-    def _unknown(self, labels: Tensor) -> Tensor | None:
-        """Mask over the classes outside F; None: F is every class, or nothing is asked for."""
+    def _labels_loss(self, model: Segmentor, logits: Sequence[Tensor], labels: Tensor) -> Tensor:
+        """Cross-entropy of labelled pixels, and of erased ones for the classes outside F."""
         if not self.background or self.unknown is None:
-            return None
+            return total_loss(model.losses(logits, labels))
         if self.known == "client":
-            return self.unknown
-        present = labels.new_zeros(256, dtype=torch.bool)
-        present[labels.flatten()] = True
-        unknown = ~present[: len(self.unknown)]
-        return unknown if unknown.any() else None
+            return total_loss(model.losses(logits, labels, unknown=self.unknown))
+        unknown = absent_classes(labels, len(self.unknown))
+        # a batch with every class: no class is left for an erased pixel, and it has no loss
+        no_loss = (labels == ERASED) & ~unknown.any()
+        labels = labels.masked_fill(no_loss, model.ignore_index)
+        return total_loss(model.losses(logits, labels, unknown=unknown))
+
+    def _pseudo_labels(self, client: Client, labels: Tensor) -> Tensor:
+        """Those of the received model for the batch's erased pixels."""
+        return pseudo_labels(outputs_at(client, client.start), labels, self.threshold)
+
+    def _contrast(self, embeddings: Tensor, labels: Tensor, num_classes: int) -> Tensor:
+        """The contrast of a batch, from its embeddings [B, D, h, w] and labels [B, h, w]."""
+        pixels, classes = choose_anchors(labels.flatten(), self.anchors, num_classes)
+        anchors = embeddings.movedim(1, -1).flatten(0, 2)[pixels]
+        return contrast(anchors, classes, self.prototypes, self.classes, self.temperature)
+
+
+def absent_classes(labels: Tensor, num_classes: int) -> Tensor:
+    """Mask over the classes that no label of a batch has, bool [C]."""
+    labels = labels.flatten().long()
+    is_class = (labels >= 0) & (labels < num_classes)
+    groups = torch.where(is_class, labels, num_classes)  # void and erased ones are counted last
+    return count_by_group(groups[None], num_classes + 1)[0, :-1] == 0

@@ -26,9 +26,10 @@ from torch import Tensor
 from fedseg.config.schema import Float32, NonNegative
 from fedseg.core.client import Client
 from fedseg.core.flat import FlatModel
+from fedseg.core.forward import total_loss
 from fedseg.core.local_loss import LocalLoss, full_precision
 from fedseg.errors import ConfigError
-from fedseg.models.classifier import Classifier, record_calls
+from fedseg.models.classifier import Classifier
 from fedseg.models.slim import Slim
 from fedseg.registry import LOCAL_LOSSES
 
@@ -60,9 +61,12 @@ class GradAug(LocalLoss):
         smallest: bool = False,
         multiple: PositiveInt = 1,
     ) -> None:
-        self.n, self.width, self.mu = n, width, mu
+        self.n = n
+        self.width = width
+        self.mu = mu
         self.resolutions = None if resolutions is None else tuple(resolutions)
-        self.smallest, self.multiple = smallest, multiple
+        self.smallest = smallest
+        self.multiple = multiple
 
     def setup(self, flat: FlatModel) -> None:
         model = flat.model
@@ -72,11 +76,11 @@ class GradAug(LocalLoss):
                 f"resolutions, which {type(model).__name__} does not give; use a classifier"
             )
         if model.image_size is not None and self.resolutions is not None:
-            others = [side for side in self.resolutions if model.image_size != (side, side)]
-            if others:
+            wrong = [side for side in self.resolutions if model.image_size != (side, side)]
+            if wrong:
                 raise ConfigError(
                     f"local_loss.resolutions: {type(model).__name__} takes "
-                    f"{model.image_size} only, not {others}; set None for sub-networks at full "
+                    f"{model.image_size} only, not {wrong}; set None for sub-networks at full "
                     "resolution, or use a network for any size"
                 )
         self._slim = Slim(model, self.multiple, whole=[model.classifier])
@@ -84,11 +88,12 @@ class GradAug(LocalLoss):
     def loss(self, client: Client) -> Tensor:
         if self.mu == 0:
             return client.model_loss()
-        with record_calls(client.model.classifier) as calls:
-            loss = client.model_loss()
-        target = F.log_softmax(full_precision(calls[0].output.detach()), dim=1)
+        outputs = client.model_layers()
+        loss = total_loss(outputs)
+        target = F.log_softmax(full_precision(outputs["logits"].detach()), dim=1)
         images = client.batch["inputs"]
-        for width, side in zip(*self._draw(), strict=True):
+        widths, sides = self._draw()
+        for width, side in zip(widths, sides, strict=True):
             with self._slim.at(width):
                 logits = client.model(_resize(images, side), mode="tensor")
             answer = F.log_softmax(full_precision(logits), dim=1)
@@ -97,7 +102,7 @@ class GradAug(LocalLoss):
         return loss
 
     def _draw(self) -> tuple[list[float], list[int | None]]:
-        """Widths and resolutions of this step's sub-networks."""
+        """Widths and resolutions of this step's sub-networks, as numbers: drawn on the CPU."""
         parts = torch.rand(self.n, dtype=torch.float64, device="cpu")
         if self.smallest:
             parts[0] = 0

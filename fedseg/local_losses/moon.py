@@ -21,10 +21,10 @@ from torch import Tensor
 from fedseg.config.schema import NonNegative, Positive
 from fedseg.core.client import Client
 from fedseg.core.flat import FlatModel
+from fedseg.core.forward import total_loss
 from fedseg.core.local_loss import LocalLoss, full_precision
 from fedseg.core.passes import outputs_at
-from fedseg.errors import ConfigError
-from fedseg.models.classifier import Classifier, record_calls
+from fedseg.local_losses.requirements import require_layers
 from fedseg.registry import LOCAL_LOSSES
 
 PREVIOUS = "moon_previous"
@@ -36,10 +36,11 @@ class MOON(LocalLoss):
 
     ``a = exp(sim(z, z_glob) / tau)`` and ``b = exp(sim(z, z_prev) / tau)``: sim is the cosine
     between an image's features now and in the received model, or in the client's own model at the
-    end of its last round. The features are what goes into
-    the classifier: the paper projects them first (``model.projection=(256, 256)``).
+    end of its last round. The features are what goes into the classifier: the paper projects them
+    first (``model.projection=(256, 256)``).
 
-    Each step has two forward passes more than FedAvg's, and a client keeps one vector.
+    Each batch has two forward passes more than FedAvg's, and a client keeps one vector. SAM's
+    second pass takes their features from the first one.
 
     Args:
         mu: weight of the contrastive term; 0 is plain training.
@@ -47,27 +48,25 @@ class MOON(LocalLoss):
     """
 
     def __init__(self, mu: NonNegative = 1.0, tau: Positive = 0.5) -> None:
-        self.mu, self.tau = mu, tau
+        self.mu = mu
+        self.tau = tau
 
     def setup(self, flat: FlatModel) -> None:
-        if not isinstance(flat.model, Classifier):
-            raise ConfigError(
-                "local_loss: MOON compares one representation of every image, which classifiers "
-                f"have and {type(flat.model).__name__} has not; use a classifier or another loss"
-            )
+        require_layers(flat.model, self, ["features"], "a Classifier")
 
     def loss(self, client: Client) -> Tensor:
         previous = client.state.get(PREVIOUS)
         if self.mu == 0 or previous is None:
             return client.model_loss()
-        with record_calls(client.model.classifier) as calls:
-            loss = client.model_loss()
-        features = full_precision(calls[0].input)
-        positive, negative = _features(client, client.start), _features(client, previous)
-        toward = F.cosine_similarity(features, positive, dim=1)
-        away = F.cosine_similarity(features, negative, dim=1)
-        # -log(a / (a + b)) = log(1 + b / a)
-        return loss + self.mu * F.softplus((away - toward) / self.tau).mean()
+        outputs = client.model_layers()
+        z = full_precision(outputs["features"])
+        z_glob = client.once_per_batch("moon_received", lambda: _features(client, client.start))
+        z_prev = client.once_per_batch(PREVIOUS, lambda: _features(client, previous))
+        toward = F.cosine_similarity(z, z_glob, dim=1)
+        away = F.cosine_similarity(z, z_prev, dim=1)
+        # equation 3: -log(a / (a + b)) = log(1 + b / a)
+        contrastive = F.softplus((away - toward) / self.tau).mean()
+        return total_loss(outputs) + self.mu * contrastive
 
     def finish(self, client: Client) -> None:
         if self.mu > 0:
@@ -76,6 +75,4 @@ class MOON(LocalLoss):
 
 def _features(client: Client, w: Tensor) -> Tensor:
     """The batch's features in the network with parameters ``w``, float [B, D]."""
-    with record_calls(client.model.classifier) as calls:
-        outputs_at(client, w)
-    return full_precision(calls[0].input)
+    return full_precision(outputs_at(client, w, "layers")["features"])

@@ -5,17 +5,15 @@ the resolution of the features. A label is erased (:data:`fedseg.names.ERASED`) 
 does not know its class; void and padding are ignored everywhere.
 """
 
-from typing import Any
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from fedseg.core.client import Client
-from fedseg.core.forward import forward
+from fedseg.core.client_data import ClientData
 from fedseg.core.local_loss import full_precision
 from fedseg.core.passes import at_rest, client_batches
-from fedseg.models.classifier import record_calls
+from fedseg.local_losses.counting import count_by_group
 from fedseg.models.losses import low
 from fedseg.models.segmentor import resize
 from fedseg.names import ERASED
@@ -28,32 +26,53 @@ def contrast(
 ) -> Tensor:
     """Mean over anchors of ``mean_p -log(e^(a.p/t) / (e^(a.p/t) + sum_n e^(a.n/t)))``.
 
-    p are the prototypes of the anchor's class, n those of others; anchors without p do not count.
+    p are the prototypes of the anchor's class, n those of other classes. Anchors without p do not
+    count, so those with the label ``NONE`` do not.
 
     Args:
-        anchors: [A, D]. labels: their classes [A]. prototypes: [P, D]. classes: theirs [P].
+        anchors: embeddings [A, D].
+        labels: the anchors' classes [A].
+        prototypes: [P, D].
+        classes: the prototypes' classes [P].
+        temperature: t.
     """
     scores = anchors @ prototypes.T / temperature
-    same = labels[:, None] == classes
-    others = scores.masked_fill(same, low(scores.dtype)).logsumexp(1, keepdim=True)
-    losses = torch.logaddexp(others - scores, torch.zeros_like(scores))
-    count = same.sum(1)
-    each = (losses * same).sum(1) / count.clamp(min=1)
-    return each.sum() / (count > 0).sum().clamp(min=1)
+    same_class = labels[:, None] == classes
+    negatives = scores.masked_fill(same_class, low(scores.dtype)).logsumexp(1, keepdim=True)
+    # -log(e^s / (e^s + e^negatives)) = log(1 + e^(negatives - s))
+    losses = torch.logaddexp(negatives - scores, torch.zeros_like(scores))
+    num_positives = same_class.sum(1)
+    anchor_losses = (losses * same_class).sum(1) / num_positives.clamp(min=1)
+    num_anchors = (num_positives > 0).sum()
+    return anchor_losses.sum() / num_anchors.clamp(min=1)
 
 
-def choose_anchors(labels: Tensor, most: int) -> Tensor:
-    """Indices of up to ``most`` pixels, drawn at random, of each class up to the same number.
+def choose_anchors(labels: Tensor, limit: int, num_classes: int) -> tuple[Tensor, Tensor]:
+    """Draw pixels at random, of each class up to the same number: their indices and labels, [K].
 
-    Drawn by torch's CPU generator, which SAM's second pass finds as the first one did.
+    Of the P classes that the labels have, each gets up to ``max(1, limit // P)`` pixels. K depends
+    on sizes alone, so that nothing waits for the device; places that no pixel takes have the label
+    ``NONE``. Drawn by the device's generator, which SAM's second pass finds as the first one did.
+
+    Args:
+        labels: classes of pixels, int64 [N], or ``NONE``.
+        limit: of the number of anchors.
+        num_classes: C.
     """
-    classes = labels[labels != NONE].unique().tolist()
-    chosen = [labels.new_empty(0)]
-    for class_ in classes:
-        (pixels,) = torch.nonzero(labels == class_, as_tuple=True)
-        drawn = torch.randperm(len(pixels))[: max(1, most // len(classes))]
-        chosen.append(pixels[drawn.to(pixels.device)])
-    return torch.cat(chosen)
+    groups = labels + 1  # 0: without a label
+    sizes = count_by_group(groups[None], num_classes + 1)[0]
+    num_present = (sizes[1:] > 0).sum()
+    quota = (limit // num_present.clamp(min=1)).clamp(min=1)
+    # by class, in random order within each
+    order = (groups + torch.rand_like(groups, dtype=torch.float64)).argsort()
+    groups = groups[order]
+    starts = sizes.cumsum(0) - sizes
+    ranks = torch.arange(len(groups), device=groups.device) - starts[groups]
+    chosen = (groups > 0) & (ranks < quota)
+    num_places = min(len(labels), max(limit, num_classes))
+    places = chosen.sort(descending=True, stable=True).indices[:num_places]
+    anchor_labels = (groups[places] - 1).masked_fill(~chosen[places], NONE)
+    return order[places], anchor_labels
 
 
 def embed(client: Client, features: Tensor) -> Tensor:
@@ -64,38 +83,52 @@ def embed(client: Client, features: Tensor) -> Tensor:
 def small_labels(labels: Tensor, size: torch.Size, num_classes: int) -> Tensor:
     """Labels at the size of features, int64 [B, h, w]; void and padding are ``NONE``."""
     small = F.interpolate(labels[:, None].float(), size, mode="nearest-exact")[:, 0].long()
-    return small.masked_fill((small >= num_classes) & (small != ERASED), NONE)
+    is_class = (small >= 0) & (small < num_classes)
+    return small.masked_fill(~is_class & (small != ERASED), NONE)
 
 
-def image_means(client: Client, data: Any, threshold: float | None) -> list[tuple[Tensor, Tensor]]:
-    """For each batch of the client's images: sums [B, C, D] of embeddings by class, and counts.
+def pseudo_labels(logits: Tensor, labels: Tensor, threshold: float) -> Tensor:
+    """Predicted classes of erased pixels with a probability above a threshold, else ``NONE``.
+
+    Args:
+        logits: [B, C, h, w], resized to the labels.
+        labels: [B, H, W].
+        threshold: a probability.
+    """
+    probabilities, classes = resize(logits, labels.shape[-2:]).softmax(1).max(1)
+    counts = (labels == ERASED) & (probabilities > threshold)
+    return torch.where(counts, classes, NONE)
+
+
+def image_prototypes(client: Client, data: ClientData, threshold: float) -> tuple[Tensor, Tensor]:
+    """The mean embedding of each class in each of a client's images, under its present model.
 
     Args:
         threshold: probability above which the model's prediction labels an erased pixel.
+
+    Returns:
+        Prototypes [P, D] and their classes [P].
     """
-    means, model = [], client.model
-    layer, end = model.embedding
+    model = client.model
+    sums = []
+    counts = []
     for batch in client_batches(client, data):
-        with torch.no_grad(), at_rest(model), record_calls(layer) as calls:
+        labels = batch["data_samples"]
+        with torch.no_grad(), at_rest(model):
             with client.autocast():
-                logits = forward(model, batch, "tensor")
-            vectors = embed(client, calls[0][end])
-        labels = small_labels(batch["data_samples"], vectors.shape[-2:], logits.shape[1])
-        if threshold is not None:
-            labels = pseudo_labels(logits, labels, threshold, own=True)
-        ids = torch.arange(logits.shape[1], device=labels.device)
-        one_hot = (labels[:, None] == ids.view(-1, 1, 1)).to(vectors.dtype).flatten(2)
-        means.append((one_hot @ vectors.flatten(2).mT, one_hot.sum(2)))
-    return means
-
-
-def pseudo_labels(logits: Tensor, labels: Tensor, threshold: float, own: bool) -> Tensor:
-    """Predictions of erased pixels with a probability above a threshold, else ``NONE``.
-
-    Args:
-        own: other pixels keep their labels; they get none otherwise.
-    """
-    best, classes = resize(logits, labels.shape[-2:]).softmax(1).max(1)
-    erased = labels == ERASED
-    predicted = torch.where(best > threshold, classes, NONE)
-    return torch.where(erased, predicted, labels if own else NONE)
+                layers = model.layers(batch["inputs"], auxiliary=False)
+            vectors = embed(client, layers["pixel_features"])
+        logits = resize(layers["logits"][0], labels.shape[-2:], model.align_corners)
+        num_classes = logits.shape[1]
+        small = small_labels(labels, vectors.shape[-2:], num_classes)
+        small = torch.where(small == ERASED, pseudo_labels(logits, small, threshold), small)
+        classes = torch.arange(num_classes, device=small.device).view(-1, 1, 1)
+        one_hot = (small[:, None] == classes).to(vectors.dtype).flatten(2)  # [B, C, h w]
+        sums.append(one_hot @ vectors.flatten(2).mT)  # [B, C, D]
+        counts.append(one_hot.sum(2))  # [B, C]
+    all_sums = torch.cat(sums)
+    all_counts = torch.cat(counts)
+    images, prototype_classes = torch.nonzero(all_counts, as_tuple=True)
+    prototype_sums = all_sums[images, prototype_classes]
+    prototype_counts = all_counts[images, prototype_classes]
+    return prototype_sums / prototype_counts[:, None], prototype_classes

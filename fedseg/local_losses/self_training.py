@@ -21,13 +21,15 @@ from fedseg.core.messages import Payload
 from fedseg.core.passes import outputs_at
 from fedseg.core.server import Server
 from fedseg.errors import ConfigError
+from fedseg.local_losses.counting import count_by_group
 from fedseg.models.losses import CrossEntropy, OHEMCrossEntropy
 from fedseg.models.segmentor import Segmentor
 from fedseg.names import ERASED
 from fedseg.registry import LOCAL_LOSSES
-from fedseg.units import ceil_share
+from fedseg.units import DIGITS
 
-TEACHER, COUNT = "teacher", "teacher_models"
+TEACHER = "teacher"
+COUNT = "teacher_models"  # of which the teacher is the mean
 
 
 @LOCAL_LOSSES.register_module()
@@ -54,8 +56,10 @@ class SelfTraining(LocalLoss):
         every: NonNegativeInt = 5,
         average_from: PositiveInt = 1,
     ) -> None:
-        self.threshold, self.share = threshold, share
-        self.every, self.average_from = every, average_from
+        self.threshold = threshold
+        self.share = share
+        self.every = every
+        self.average_from = average_from
 
     def setup(self, flat: FlatModel) -> None:
         if not isinstance(flat.model, Segmentor) or not isinstance(
@@ -69,18 +73,26 @@ class SelfTraining(LocalLoss):
 
     def receive(self, client: Client) -> None:
         teacher = client.payloads[TEACHER]
-        self.teacher = teacher if teacher.any() else self.initial
+        # zeros in the first round
+        self.teacher = torch.where(teacher.any(), teacher, self.initial)
 
     def loss(self, client: Client) -> Tensor:
-        model, labels = client.model, client.batch["data_samples"]
-        logits = outputs_at(client, self.teacher)
-        guessed = confident(logits, labels == ERASED, self.threshold, self.share)
+        model = client.model
+        labels = client.batch["data_samples"]
+        guessed = client.once_per_batch(TEACHER, lambda: self._guess(client))
         targets = torch.where(guessed >= 0, guessed, labels)
         total = total_loss(model.losses(model.outputs(client.batch["inputs"]), targets))
         if not isinstance(model.criterion, CrossEntropy):  # OHEM's mean is over all pixels already
             return total
-        left, valid = (targets == ERASED).sum(), (labels != model.criterion.ignore_index).sum()
-        return total * (1 - left / valid.clamp(min=1))
+        erased = (targets == ERASED).sum()
+        valid = (labels != model.criterion.ignore_index).sum()
+        return total * (1 - erased / valid.clamp(min=1))
+
+    def _guess(self, client: Client) -> Tensor:
+        """The teacher's labels of the batch's erased pixels, int64 [B, H, W]; -1: none."""
+        logits = outputs_at(client, self.teacher)
+        erased = client.batch["data_samples"] == ERASED
+        return confident(logits, erased, self.threshold, self.share)
 
     def step(self, server: Server, sums: Aggregate) -> None:
         if not server.state[TEACHER].any():
@@ -99,14 +111,35 @@ class SelfTraining(LocalLoss):
 def confident(logits: Tensor, erased: Tensor, threshold: float, share: float) -> Tensor:
     """The most probable class where it counts and the label is erased, else -1, int64 [B, H, W].
 
-    Of n erased pixels of an image that are predicted as a class ``ceil(share n)`` count.
+    It counts above the threshold. Of n erased pixels of an image that are predicted as a class the
+    ``ceil(share n)`` most probable ones count in any case, and those that equal the last of them.
+
+    Args:
+        logits: [B, C, H, W].
+        erased: bool [B, H, W].
     """
-    best, classes = logits.softmax(1).max(1)
-    counts = best > threshold
-    for image, chosen, guess, where in zip(best, counts, classes, erased, strict=True):
-        for class_ in guess[where].unique():
-            pixels = where & (guess == class_)
-            count = ceil_share(share, int(pixels.sum()))
-            if count:
-                chosen |= pixels & (image >= image[pixels].topk(count).values[-1])
+    num_classes = logits.shape[1]
+    probabilities, classes = logits.softmax(1).max(1)
+    values = probabilities.flatten(1)
+    groups = torch.where(erased, classes, num_classes).flatten(1)  # the last group: not erased
+    lowest = _lowest_of_share(values, groups, num_classes + 1, share)
+    in_share = (values >= lowest.gather(1, groups)).view_as(erased)
+    counts = in_share | (probabilities > threshold)
     return torch.where(counts & erased, classes, -1)
+
+
+def _lowest_of_share(values: Tensor, groups: Tensor, num_groups: int, share: float) -> Tensor:
+    """The ``ceil(share n)``-th largest of the n values of every group, [B, num_groups]; or inf.
+
+    Args:
+        values: probabilities [B, N].
+        groups: their numbers, int64 [B, N].
+    """
+    sizes = count_by_group(groups, num_groups)
+    chosen = (share * sizes.double()).round(decimals=DIGITS).ceil().long()
+    # by group, the largest first: halves of probabilities stay within a group's unit
+    order = (groups - values.double() / 2).argsort(1)
+    starts = sizes.cumsum(1) - sizes
+    last = (starts + chosen - 1).clamp(0, values.shape[1] - 1)
+    lowest = values.gather(1, order.gather(1, last))
+    return torch.where(chosen > 0, lowest, torch.inf)

@@ -9,7 +9,6 @@ _MODULES = {
     "Classifier": "fedseg.models.classifier",
     "group_norm": "fedseg.models.classifier",
     "PixelLoss": "fedseg.models.losses",
-    "record_calls": "fedseg.models.classifier",
     "ResNet": "fedseg.models.resnet",
     "class_map": "fedseg.models.segmentor",
     "Slim": "fedseg.models.slim",

@@ -1,8 +1,6 @@
-"""The base of image classifiers, and what networks and local losses need of their layers."""
+"""The base of image classifiers."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
 
 import torch.nn.functional as F
 from pydantic import PositiveInt
@@ -36,7 +34,10 @@ class Classifier(InitializedModel):
     Attributes:
         projection: these layers, the identity without any.
         classifier: the last layer, [B, D] to [B, C].
+        layer_names: what ``mode="layers"`` returns besides the loss.
     """
+
+    layer_names = ("features", "logits")
 
     projection: nn.Module
     classifier: nn.Linear
@@ -71,17 +72,24 @@ class Classifier(InitializedModel):
         """Activations before the last layer, through the projection, float [B, D]."""
         raise NotImplementedError
 
+    def layers(self, inputs: Tensor) -> dict[str, Tensor]:
+        """``features`` by their name, and what else of the network local losses read."""
+        return {"features": self.features(inputs)}
+
     def forward(
         self, inputs: Tensor, data_samples: Tensor | None = None, mode: str = "tensor"
     ) -> dict[str, Tensor] | Tensor:
-        """Loss, classes or logits.
+        """Loss, classes, logits or layers.
 
         Args:
             inputs: normalized images, float [B, in_channels, H, W].
             data_samples: class ids, int64 [B], or class probabilities, float [B, C] (mixup).
             mode: ``loss``: ``dict(loss=...)``, the mean cross-entropy, a scalar; ``predict``: class
-                ids, int64 [B], the first of equals; ``tensor``: logits [B, C].
+                ids, int64 [B], the first of equals; ``tensor``: logits [B, C]; ``layers``: a dict
+                of :meth:`layers`, ``logits`` and, if there are labels, ``loss``.
         """
+        if mode == "layers":
+            return self._loss_and_layers(inputs, data_samples)
         (logits,) = outputs = self.outputs(inputs)
         if mode == "loss":
             return self.losses(outputs, data_samples)
@@ -89,7 +97,14 @@ class Classifier(InitializedModel):
             return finite(logits).argmax(dim=1)
         if mode == "tensor":
             return logits
-        raise ValueError(f"mode {mode!r} is none of 'loss', 'predict', 'tensor'")
+        raise ValueError(f"mode {mode!r} is none of 'loss', 'predict', 'tensor', 'layers'")
+
+    def _loss_and_layers(self, inputs: Tensor, labels: Tensor | None) -> dict[str, Tensor]:
+        self._check_inputs(inputs)
+        layers = self.layers(inputs)
+        logits = self.classifier(layers["features"])
+        losses = {} if labels is None else self.losses([logits], labels)
+        return {**losses, **layers, "logits": logits}
 
     def outputs(self, inputs: Tensor) -> list[Tensor]:
         """The logits [B, C], alone in a list: a segmentation network has several outputs."""
@@ -130,25 +145,3 @@ def group_norm(groups: int) -> Callable[[int], nn.GroupNorm]:
         return nn.GroupNorm(groups, channels)
 
     return build
-
-
-class Call(NamedTuple):
-    """One call of a module: its first argument and its output, attached to the graph."""
-
-    input: Tensor
-    output: Tensor
-
-
-@contextmanager
-def record_calls(module: nn.Module) -> Iterator[list[Call]]:
-    """Inside, every call of a module is appended to the list."""
-    calls: list[Call] = []
-
-    def record(_module: nn.Module, arguments: tuple, output: Any) -> None:
-        calls.append(Call(arguments[0], output))
-
-    handle = module.register_forward_hook(record)
-    try:
-        yield calls
-    finally:
-        handle.remove()

@@ -111,15 +111,17 @@ class TimmSegmentation(TimmEncoder, nn.Module):
         # what comes after the last feature map would have no gradient
         self.backbone.prune_intermediate_layers(1, prune_norm=False, prune_head=True)
         self.head = nn.Conv2d(self.channels, num_classes, 1)
+        self.feature_channels = self.channels
 
-    def forward(self, inputs: Tensor) -> Tensor:
-        """Logits [B, C, h, w]; of images that were padded [B, C, H, W]."""
+    def forward(self, inputs: Tensor) -> dict[str, Tensor]:
+        """Logits ``out`` [B, C, h, w], of padded images [B, C, H, W]; ``features`` [B, D, h, w]."""
         padded = self.padded(inputs)
         (maps,) = self.backbone.forward_intermediates(
             padded, indices=1, norm=True, output_fmt="NCHW", intermediates_only=True
         )
         logits = self.head(maps)
-        if padded is inputs:
-            return logits
-        height, width = inputs.shape[-2:]
-        return F.interpolate(logits, padded.shape[-2:], mode="bilinear")[..., :height, :width]
+        if padded is not inputs:
+            height, width = inputs.shape[-2:]
+            logits = F.interpolate(logits, padded.shape[-2:], mode="bilinear")
+            logits = logits[..., :height, :width]
+        return {"out": logits, "features": maps}

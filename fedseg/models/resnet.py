@@ -104,6 +104,8 @@ class ResNet(Classifier):
         stages: one ``nn.Sequential`` of blocks each; the last block is ``stages[-1][-1]``.
     """
 
+    layer_names = (*Classifier.layer_names, "last_stage_input", "last_stage_output")
+
     def __init__(
         self,
         num_classes: PositiveInt,
@@ -145,7 +147,20 @@ class ResNet(Classifier):
 
     def features(self, inputs: Tensor) -> Tensor:
         """Mean over the last stage's pixels, float [B, D], or its projection."""
-        return self.projection(self.stages(self.stem(inputs)).mean((2, 3)))
+        return self.layers(inputs)["features"]
+
+    def layers(self, inputs: Tensor) -> dict[str, Tensor]:
+        """``features``, and the last stage's input [B, C', H', W'] and output [B, C, H'', W'']."""
+        x = self.stem(inputs)
+        *earlier_stages, last_stage = self.stages
+        for stage in earlier_stages:
+            x = stage(x)
+        output = last_stage(x)
+        return {
+            "last_stage_input": x,
+            "last_stage_output": output,
+            "features": self.projection(output.mean((2, 3))),
+        }
 
 
 def _shortcut(

@@ -12,6 +12,7 @@ from pydantic import PositiveInt
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from torchvision.models import get_model
+from torchvision.models.segmentation import FCN, DeepLabV3
 
 from fedseg.config.schema import NonNegative
 from fedseg.errors import ConfigError
@@ -33,6 +34,12 @@ class Segmentor(InitializedModel):
     mapping whose entry ``out`` is the main one (torchvision). Logits of any resolution are resized
     bilinearly.
 
+    Local losses that compare pixels read the decoder's features. Of an EncoderDecoder these are
+    what comes out of BiSeNetV2's aggregation layer or into the main head's last convolution, of
+    torchvision's DeepLabV3 and FCN what comes into their last convolution. Any other network
+    returns them as the entry ``features`` [B, D, h', w'] of its mapping, and has D as its attribute
+    ``feature_channels``.
+
     Args:
         network: config or module; in a config file also the path of a config of MMSegmentation, or
             its name in the installed one, ``mmseg::pspnet/pspnet_r50-d8_4xb2-40k_....py``, whose
@@ -52,8 +59,7 @@ class Segmentor(InitializedModel):
             keeping its logits at the labels' size. Less memory, more time, the same gradients.
 
     Attributes:
-        embedding: a module, and 0 or 1: its input or output are the decoder's features.
-        embedding_width: channels of the features, or of ``projection``'s last layer.
+        layer_names: what ``mode="layers"`` returns besides the loss.
     """
 
     def __init__(
@@ -88,16 +94,24 @@ class Segmentor(InitializedModel):
         self._heads = _heads_of(network)
         if self._heads:
             network.test_cfg = ConfigDict(asdict(windows))  # which its slide_inference reads
+        self._has_aggregation = bool(self._heads) and _begins_with_aggregation(network)
         self.slides = windows.mode == "slide"
-        self.embedding, width = _embedding(network)
+        channels = _feature_channels(network, bool(self._heads))
+        self.layer_names = ("logits",) if channels is None else ("logits", "pixel_features")
+        if projection and channels is None:
+            raise ConfigError(
+                f"model.projection: embeds the decoder's features, which {type(network).__name__} "
+                "does not return: let its forward return dict(out=logits, features=features) and "
+                "set its attribute feature_channels, or leave the projection out"
+            )
         # a head: optimizer options by name, such as FedSeg's rate of heads, are for it, too
-        self.projection_head = nn.Sequential()
-        for out_channels in projection or ():
-            if len(self.projection_head) > 0:
-                self.projection_head.append(nn.ReLU(inplace=True))
-            self.projection_head.append(nn.Conv2d(width, out_channels, 1))
-            width = out_channels
-        self.embedding_width = width
+        self.projection_head = _projection(channels, projection or ())
+        # A hook from the beginning is a part of what torch.compile compiles.
+        self._keeps_features = False
+        self._kept_features: Tensor | None = None
+        last_convolution = _last_convolution(network, bool(self._heads))
+        if last_convolution is not None:
+            last_convolution.register_forward_pre_hook(self._keep_features)
 
     @property
     def projection(self) -> nn.Module:
@@ -111,23 +125,47 @@ class Segmentor(InitializedModel):
     def forward(
         self, inputs: Tensor, data_samples: Tensor | None = None, mode: str = "tensor"
     ) -> dict[str, Tensor] | Tensor:
-        """Losses, class maps or logits.
+        """Losses, class maps, logits or layers.
 
         Args:
             inputs: normalized images, float [B, 3, H, W].
             data_samples: labels, int64 [B, H', W'].
             mode: ``loss``: ``dict(loss_main, loss_aux1, ...)`` of scalars, weighted, to be summed;
                 ``predict``: int64 class map [B, H', W'] (H x W without labels);
-                ``tensor``: main logits at that size, float.
+                ``tensor``: main logits at that size, float; ``layers``: the dict of
+                :meth:`layers`, and the losses if there are labels.
         """
         if mode == "loss":
             return self.losses(self.outputs(inputs), data_samples)
+        if mode == "layers":
+            layers = self.layers(inputs)
+            losses = {} if data_samples is None else self.losses(layers["logits"], data_samples)
+            return {**losses, **layers}
         size = (inputs if data_samples is None else data_samples).shape[-2:]
         if mode == "predict":
             return class_map(self._main_logits(inputs), size, self.align_corners)
         if mode == "tensor":
             return resize(self._main_logits(inputs), size, self.align_corners)
-        raise ValueError(f"mode {mode!r} is none of 'loss', 'predict', 'tensor'")
+        raise ValueError(f"mode {mode!r} is none of 'loss', 'predict', 'tensor', 'layers'")
+
+    def layers(self, inputs: Tensor, auxiliary: bool = True) -> dict[str, Any]:
+        """``logits``, the list of :meth:`outputs`, and ``pixel_features`` [B, D, h', w'].
+
+        The features, the decoder's, are missing where the network does not return them.
+        """
+        self._keeps_features = True
+        logits, features = self._logits_and_features(inputs, auxiliary)
+        self._keeps_features = False
+        if self._kept_features is not None:
+            features, self._kept_features = self._kept_features, None
+        if "pixel_features" not in self.layer_names:
+            return {"logits": logits}
+        if features is None:
+            raise ConfigError(
+                f"model.network: {type(self.network).__name__} has feature_channels, and its "
+                "forward must return dict(out=logits, features=features)"
+            )
+        return {"logits": logits, "pixel_features": features}
 
     def outputs(self, inputs: Tensor, auxiliary: bool = True) -> list[Tensor]:
         """Logits as the network makes them, [B, C, h, w] each, the main output first.
@@ -136,11 +174,25 @@ class Segmentor(InitializedModel):
             inputs: normalized images, float [B, 3, H, W].
             auxiliary: also compute auxiliary heads (for an EncoderDecoder; other networks decide).
         """
-        if self._heads:
-            features = self.network.extract_feat(inputs)
-            heads = self._heads if auxiliary else self._heads[:1]
-            return [head(features) for head in heads]
-        return _outputs_of(self.network(inputs))
+        logits, _ = self._logits_and_features(inputs, auxiliary)
+        return logits
+
+    def _logits_and_features(
+        self, inputs: Tensor, auxiliary: bool
+    ) -> tuple[list[Tensor], Tensor | None]:
+        """All logits, and the decoder's features if they are among what the network returns."""
+        if not self._heads:
+            output = self.network(inputs)
+            features = output.get("features") if isinstance(output, Mapping) else None
+            return _outputs_of(output), features
+        maps = self.network.extract_feat(inputs)
+        heads = self._heads if auxiliary else self._heads[:1]
+        logits = [head(maps) for head in heads]
+        return logits, maps[0] if self._has_aggregation else None
+
+    def _keep_features(self, _layer: nn.Module, inputs: tuple[Tensor]) -> None:
+        if self._keeps_features:
+            self._kept_features = inputs[0]
 
     def _main_logits(self, inputs: Tensor) -> Tensor:
         """Main logits of whole images as the network makes them, or of windows at the images' size.
@@ -241,20 +293,41 @@ def _heads_of(network: nn.Module) -> list[nn.Module]:
     return heads
 
 
-def _embedding(network: nn.Module) -> tuple[tuple[nn.Module, int], int]:
-    """Where a network's decoder has its features, see ``Segmentor.embedding``, and their channels.
+def _begins_with_aggregation(network: nn.Module) -> bool:
+    """Whether an EncoderDecoder's first feature map comes out of BiSeNetV2's aggregation layer."""
+    if network.with_neck or not hasattr(network.backbone, "bga"):
+        return False
+    return network.backbone.out_indices[0] == 0
 
-    They come out of BiSeNetV2's aggregation; in any other network they go into the last layer.
-    """
-    head = getattr(network, "decode_head", None)
-    if hasattr(getattr(network, "backbone", None), "bga"):
-        return (network.backbone.bga, 1), head.in_channels
-    last = network
-    for name, module in network.named_modules():
-        if isinstance(module, nn.Conv2d) and "aux" not in name:
-            last = module
-    last = getattr(head, "conv_seg", last)
-    return (last, 0), getattr(last, "in_channels", 0)
+
+def _last_convolution(network: nn.Module, is_encoder_decoder: bool) -> nn.Conv2d | None:
+    """The layer whose input are the decoder's features, where the network does not return them."""
+    if is_encoder_decoder and not _begins_with_aggregation(network):
+        return getattr(network.decode_head, "conv_seg", None)
+    if isinstance(network, DeepLabV3 | FCN):
+        return network.classifier[-1]
+    return None
+
+
+def _feature_channels(network: nn.Module, is_encoder_decoder: bool) -> int | None:
+    """Channels of the decoder's features; None: they are not known."""
+    if is_encoder_decoder and _begins_with_aggregation(network):
+        return network.decode_head.in_channels
+    last_convolution = _last_convolution(network, is_encoder_decoder)
+    if last_convolution is not None:
+        return last_convolution.in_channels
+    return getattr(network, "feature_channels", None)
+
+
+def _projection(channels: int, widths: Sequence[int]) -> nn.Sequential:
+    """1x1 convolutions of these widths, ReLU in between."""
+    layers: list[nn.Module] = []
+    for width in widths:
+        if layers:
+            layers.append(nn.ReLU(inplace=True))
+        layers.append(nn.Conv2d(channels, width, 1))
+        channels = width
+    return nn.Sequential(*layers)
 
 
 def _check_head(head: nn.Module) -> None:
@@ -279,7 +352,8 @@ def _outputs_of(output: Tensor | Sequence[Tensor] | Mapping[str, Tensor]) -> lis
     if isinstance(output, Tensor):
         return [output]
     if isinstance(output, Mapping):
-        auxiliary = [logits for name, logits in output.items() if name != "out"]
+        others = ("out", "features")
+        auxiliary = [logits for name, logits in output.items() if name not in others]
         return [output["out"], *auxiliary]
     return list(output)
 

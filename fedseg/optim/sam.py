@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from pydantic import NonNegativeInt
 
-from fedseg.batchnorm import frozen_running_statistics
+from fedseg.batchnorm import batchnorm_layers, frozen_running_statistics
 from fedseg.config.schema import NonNegative
 from fedseg.core.client import Client
 from fedseg.core.flat import FlatModel
@@ -63,15 +63,19 @@ class SAMOptimWrapper(OptimWrapper):
                 "optim_wrapper: freeze_statistics is for SAM's second pass, and approximate has "
                 "only one: leave one of them out"
             )
-        self.approximate, self.passes = approximate, 1 if approximate else 2
-        self.rho = self.radius = rho
-        self.rho0, self.rho_rounds = rho0, rho_rounds
+        self.approximate = approximate
+        self.passes = 1 if approximate else 2
+        self.rho = rho
+        self.radius = rho
+        self.rho0 = rho0
+        self.rho_rounds = rho_rounds
         self.freeze_statistics = freeze_statistics
 
     def setup(self, flat: FlatModel, max_rounds: int) -> None:
         check_warmup_end("optim_wrapper", self.rho_rounds, max_rounds)
         self._center = torch.empty_like(flat.w)
         self._last = torch.zeros_like(flat.w) if self.approximate else None
+        self._norms = list(batchnorm_layers(flat.model).values())
 
     def start_round(self, round_: int) -> None:
         self.radius = linear_warmup(self.rho0, self.rho, self.rho_rounds, round_)
@@ -79,18 +83,24 @@ class SAMOptimWrapper(OptimWrapper):
     def gradient(self, client: Client, replay: bool = False) -> None:
         self._center.copy_(client.w)
         if self.approximate:
-            if client.step:
-                self.perturb(client.w, self._last.clone())
-            client.backward(replay)
-            client.w.copy_(self._center)
-            if not replay:
-                self._last.copy_(client.grad)
-            return
+            self._gradient_along_the_last(client, replay)
+        else:
+            self._gradient_in_two_passes(client, replay)
+        client.w.copy_(self._center)
+
+    def _gradient_in_two_passes(self, client: Client, replay: bool) -> None:
         client.backward(replay)
         self.perturb(client.w, client.grad)
-        with frozen_running_statistics(client.model) if self.freeze_statistics else nullcontext():
+        frozen = frozen_running_statistics(self._norms) if self.freeze_statistics else nullcontext()
+        with frozen:
             client.backward(replay=True)
-        client.w.copy_(self._center)
+
+    def _gradient_along_the_last(self, client: Client, replay: bool) -> None:
+        if client.step > 0:
+            self.perturb(client.w, self._last.clone())
+        client.backward(replay)
+        if not replay:
+            self._last.copy_(client.grad)
 
     def perturb(self, w: torch.Tensor, grad: torch.Tensor) -> None:
         """``w <- w + eps(w, grad)`` in place; ``grad`` may be used as scratch."""

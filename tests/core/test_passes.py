@@ -5,6 +5,7 @@ import torch
 import toyalgorithms
 import toyseg
 from algorithm_table import ENTRIES, PIXEL_LOSSES
+from minibatch import PixelNetwork
 
 from fedseg.core.hook import FederatedHook
 from fedseg.registry import HOOKS
@@ -44,7 +45,7 @@ def test_passes_of_algorithms_run_under_the_runs_autocast(tmp_path, name):
 
 @pytest.mark.parametrize("name", PIXEL_LOSSES)
 def test_passes_of_local_losses_run_under_the_runs_autocast(tmp_path, name):
-    network = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 1), torch.nn.Conv2d(4, 3, 1))
+    network = PixelNetwork(num_classes=3)
     model = {"_delete_": True, "type": "Segmentor", "network": network, "num_classes": None}
     toyalgorithms.run(
         tmp_path,

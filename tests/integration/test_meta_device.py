@@ -26,6 +26,13 @@ from fedseg.core.server import Server
 from fedseg.datasets import ImageArrays
 from fedseg.engine.trainer import ClientTrainer
 from fedseg.errors import ConfigError
+from fedseg.local_losses.fedseg import absent_classes
+from fedseg.local_losses.pixel_contrast import (
+    choose_anchors,
+    contrast,
+    pseudo_labels,
+    small_labels,
+)
 from fedseg.registry import DATASETS
 from fedseg.runner.build import assemble_trainer, build_local_state, build_model, move_model
 from fedseg.runner.config import complete_config
@@ -155,6 +162,25 @@ def test_segmentation(name):
 def test_weights_of_classes():
     parts = streets({**NETWORKS["BiSeNetV2"], "num_classes": 3})  # as the scenes have
     train(build_trainer(parts, local_loss={"type": "ClassWeights"}), rounds=1)
+
+
+def test_self_training():
+    parts = streets({**NETWORKS["BiSeNetV2"], "num_classes": 3})
+    local_loss = {"type": "SelfTraining"}
+    train(build_trainer(parts, local_loss=local_loss, optim_wrapper=OPTIMIZERS["SAM"]), rounds=1)
+
+
+def test_the_contrast_of_pixels():
+    """FedSeg's steps; between them its prototypes, of which there are any number, may wait."""
+    labels = torch.zeros(2, 8, 8, dtype=torch.int64, device="meta")
+    embeddings = torch.zeros(128, 5, device="meta")
+    prototypes = torch.zeros(7, 5, device="meta")
+    classes = torch.zeros(7, dtype=torch.int64, device="meta")
+    small = small_labels(labels, torch.Size([4, 4]), CLASSES)
+    guessed = pseudo_labels(torch.zeros(2, CLASSES, 8, 8, device="meta"), small, 0.5)
+    pixels, anchor_classes = choose_anchors(guessed.flatten(), 20, CLASSES)
+    loss = contrast(embeddings[pixels], anchor_classes, prototypes, classes, 0.07)
+    assert loss.shape == () and absent_classes(labels, CLASSES).shape == (CLASSES,)
 
 
 # FedDGGA's weights are numbers: it waits between a client's steps and the next client's; FlexLoRA

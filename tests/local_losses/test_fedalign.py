@@ -4,12 +4,13 @@ import minibatch
 import pytest
 import torch
 import torch.nn.functional as F
+from recording import record_calls
 
 from fedseg.batchnorm import batchnorm_layers
 from fedseg.errors import ConfigError
 from fedseg.local_losses import FedAlign, LocalLoss
 from fedseg.local_losses.fedalign import join_channels, spectral_norm
-from fedseg.models import CNN, MobileNetV2GN, ResNet56, record_calls
+from fedseg.models import CNN, MobileNetV2GN, ResNet56
 
 NETWORKS = {
     "basic": {"widths": (4, 8, 16)},
@@ -192,5 +193,6 @@ def test_dead_features_have_no_gradient_and_no_nan():
 
 @pytest.mark.parametrize("model", [CNN(10), MobileNetV2GN(10)], ids=["CNN", "MobileNetV2GN"])
 def test_needs_stages(model):
-    with pytest.raises(ConfigError, match=f"local_loss: FedAlign.* {type(model).__name__} has no"):
+    message = f"FedAlign reads .*last_stage_input', which {type(model).__name__} does not return"
+    with pytest.raises(ConfigError, match=message):
         FedAlign().setup(minibatch.FlatModel(model))

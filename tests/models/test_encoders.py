@@ -53,10 +53,10 @@ def test_logits_of_a_padded_image_are_where_its_pixels_are(encoder):
     image = torch.rand(1, 3, height, width)
     whole = torch.zeros(1, 3, 3 * network.stride, 3 * network.stride)
     whole[..., :height, :width] = image
-    logits = network(whole)
+    logits = network(whole)["out"]
     assert logits.shape == (1, 5, 3, 3)
     larger = F.interpolate(logits, whole.shape[-2:], mode="bilinear")
-    torch.testing.assert_close(network(image), larger[..., :height, :width])
+    torch.testing.assert_close(network(image)["out"], larger[..., :height, :width])
 
 
 def load(network, path, **options):

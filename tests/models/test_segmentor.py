@@ -6,7 +6,11 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from minibatch import PixelNetwork
 from mmengine.logging import HistoryBuffer
+from mmengine.registry import DefaultScope
+from mmseg_network import ENCODER_DECODER
+from recording import record_calls
 from torch import nn
 
 from fedseg.batchnorm import batchnorm_layers
@@ -201,6 +205,53 @@ def test_torchvision_network():
     )
     batch = model.data_preprocessor(raw_batch(size=(32, 32)))
     assert model(**batch).shape == (2, CLASSES, 32, 32)
+
+
+def features_by_hand(name):
+    """A network, and the layer whose input are its decoder's features."""
+    if name == "MMSegmentation":
+        with DefaultScope.overwrite_default_scope("fedseg"):  # as in a run
+            network = MODELS.build(dict(ENCODER_DECODER))
+        return network, network.decode_head.conv_seg
+    if name == "torchvision":
+        options = {"name": "deeplabv3_mobilenet_v3_large", "num_classes": 3, "aux_loss": True}
+        network = MODELS.build({"type": "TorchvisionSegmentation", **options})
+        return network, network.classifier[-1]
+    network = PixelNetwork(3)
+    return network, network.classifier
+
+
+@pytest.mark.parametrize("name", ["MMSegmentation", "torchvision", "own"])
+def test_the_decoders_features_are_returned(name):
+    network, layer = features_by_hand(name)
+    model = Segmentor(network, num_classes=None, projection=(6,)).eval()
+    images = torch.randn(2, 3, 32, 32)
+    with record_calls(layer) as calls:
+        layers = model(images, mode="layers")
+    assert torch.equal(layers["pixel_features"], calls[0].input)
+    assert model.projection(layers["pixel_features"]).shape[1] == 6
+    for found, expected in zip(layers["logits"], model.outputs(images), strict=True):
+        assert torch.equal(found, expected)
+    assert model._kept_features is None
+
+
+def test_bisenetv2_returns_what_its_branches_give_together():
+    model = build("mmseg_heads").eval()
+    images = torch.randn(2, 3, 64, 96)
+    with record_calls(model.network.backbone.bga) as calls:
+        layers = model(images, mode="layers")
+    assert torch.equal(layers["pixel_features"], calls[0].output)
+
+
+def test_a_network_that_does_not_return_its_features_says_how():
+    network = nn.Conv2d(3, 3, 1)
+    assert Segmentor(network, num_classes=None).layer_names == ("logits",)
+    with pytest.raises(ConfigError, match=r"model\.projection: .*Conv2d does not return: let its"):
+        Segmentor(network, num_classes=None, projection=(4,))
+    network.feature_channels = 3
+    model = Segmentor(network, num_classes=None)
+    with pytest.raises(ConfigError, match=r"model\.network: Conv2d has feature_channels, and its"):
+        model(torch.randn(1, 3, 4, 4), mode="layers")
 
 
 def test_unsupported_heads_are_named():

@@ -5,11 +5,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 from mmcv.cnn.bricks import wrappers
+from recording import record_calls
 from torch import nn
 
 from fedseg.batchnorm import batchnorm_layers
 from fedseg.errors import ConfigError
-from fedseg.models import CNN, MobileNetV2GN, ResNet20GN, ResNet56, Slim, record_calls
+from fedseg.models import CNN, MobileNetV2GN, ResNet20GN, ResNet56, Slim
 
 KEPT = [  # multiple, channels, width, kept
     *((1, 64, 1.0, 64), (1, 64, 0.83, 53), (1, 64, 0.8, 51), (1, 64, 0.25, 16), (1, 64, 0.001, 1)),

@@ -1,4 +1,4 @@
-"""One client on one minibatch, without a run around it, and two small networks.
+"""One client on one minibatch, without a run around it, and three small networks.
 
 For losses and gradients of a local step: everything in float64, derivatives by central differences.
 """
@@ -58,6 +58,20 @@ class ToyProjected(Classifier):
     def features(self, inputs: Tensor) -> Tensor:
         x = torch.tanh(self.norm(self.conv(inputs))).mean((2, 3))
         return self.projection(self.dropout(x))
+
+
+class PixelNetwork(nn.Module):
+    """Two convolutions, for pixels."""
+
+    def __init__(self, num_classes: int, feature_channels: int = 4) -> None:
+        super().__init__()
+        self.feature_channels = feature_channels
+        self.convolution = nn.Conv2d(3, feature_channels, 1)
+        self.classifier = nn.Conv2d(feature_channels, num_classes, 1)
+
+    def forward(self, images: Tensor) -> dict[str, Tensor]:
+        features = self.convolution(images)
+        return {"out": self.classifier(features), "features": features}
 
 
 def scrambled(model: nn.Module, seed: int = 0) -> nn.Module:
