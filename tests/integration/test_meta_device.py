@@ -7,16 +7,18 @@ no hidden wait in a local step on a GPU.
 
 from collections.abc import Mapping
 from contextlib import nullcontext
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 import toyseg
-from algorithm_table import ENTRIES, LOSSES, OPTIMIZERS
+from algorithm_table import ENTRIES, LOSSES, OPTIMIZERS, PIXEL_LOSSES
 from mmengine.config import Config
-from torch import Tensor
+from torch import Tensor, nn
 
+from fedseg.algorithms import feddg_ga
 from fedseg.core.client import Client
 from fedseg.core.client_data import JobStream
 from fedseg.core.flat import FlatModel
@@ -26,14 +28,10 @@ from fedseg.core.server import Server
 from fedseg.datasets import ImageArrays
 from fedseg.engine.trainer import ClientTrainer
 from fedseg.errors import ConfigError
-from fedseg.local_losses.fedseg import absent_classes
-from fedseg.local_losses.pixel_contrast import (
-    choose_anchors,
-    contrast,
-    pseudo_labels,
-    small_labels,
-)
-from fedseg.registry import DATASETS
+from fedseg.local_losses import fedseg as fedseg_loss
+from fedseg.models import Classifier, ResNet
+from fedseg.models.lora import LoRA
+from fedseg.registry import DATASETS, MODELS
 from fedseg.runner.build import assemble_trainer, build_local_state, build_model, move_model
 from fedseg.runner.config import complete_config
 
@@ -117,7 +115,10 @@ def build_trainer(parts: Mapping[str, Any], **changes: Any) -> ClientTrainer:
     )
     config["optim_wrapper"]["optimizer"]["fused"] = False  # there are no such kernels
     config = complete_config(Config(config))
-    flat = FlatModel(move_model(build_model(config), config))
+    model = move_model(build_model(config), config)
+    if config.model.get("lora") is not None:
+        LoRA.from_config(config.model.lora).add_to(model)
+    flat = FlatModel(model)
     local_state = build_local_state(config, flat)
     return assemble_trainer(config, flat, local_state=local_state, call_hook=call_hook)
 
@@ -159,47 +160,122 @@ def test_segmentation(name):
     train(build_trainer(parts, optim_wrapper=OPTIMIZERS["ASAM"]), rounds=1)
 
 
-def test_weights_of_classes():
-    parts = streets({**NETWORKS["BiSeNetV2"], "num_classes": 3})  # as the scenes have
-    train(build_trainer(parts, local_loss={"type": "ClassWeights"}), rounds=1)
+# ---------------------------------------------------------------- the matrix
 
 
-def test_self_training():
-    parts = streets({**NETWORKS["BiSeNetV2"], "num_classes": 3})
-    local_loss = {"type": "SelfTraining"}
-    train(build_trainer(parts, local_loss=local_loss, optim_wrapper=OPTIMIZERS["SAM"]), rounds=1)
+@MODELS.register_module()
+class TinyClassifier(Classifier):
+    """A convolution with BatchNorm, and two stages of a convolution."""
+
+    layer_names = ResNet.layer_names
+    layers = ResNet.layers
+    features = ResNet.features
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(CLASSES, **kwargs)
+        self.stem = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU())
+        self.stages = nn.Sequential(*(nn.Conv2d(4, 4, 3, padding=1) for _ in range(2)))
+        self.add_head(4)
 
 
-def test_the_contrast_of_pixels():
-    """FedSeg's steps; between them its prototypes, of which there are any number, may wait."""
-    labels = torch.zeros(2, 8, 8, dtype=torch.int64, device="meta")
-    embeddings = torch.zeros(128, 5, device="meta")
-    prototypes = torch.zeros(7, 5, device="meta")
-    classes = torch.zeros(7, dtype=torch.int64, device="meta")
-    small = small_labels(labels, torch.Size([4, 4]), CLASSES)
-    guessed = pseudo_labels(torch.zeros(2, CLASSES, 8, 8, device="meta"), small, 0.5)
-    pixels, anchor_classes = choose_anchors(guessed.flatten(), 20, CLASSES)
-    loss = contrast(embeddings[pixels], anchor_classes, prototypes, classes, 0.07)
-    assert loss.shape == () and absent_classes(labels, CLASSES).shape == (CLASSES,)
+@MODELS.register_module()
+class TinyPixelNetwork(nn.Module):
+    """A convolution with BatchNorm, and the classifier of every pixel."""
+
+    feature_channels = 4
+
+    def __init__(self, num_classes: int) -> None:
+        super().__init__()
+        self.convolution = nn.Conv2d(3, 4, 1)
+        self.norm = nn.BatchNorm2d(4)
+        self.classifier = nn.Conv2d(4, num_classes, 1)
+
+    def forward(self, inputs: Tensor) -> dict[str, Tensor]:
+        features = self.norm(self.convolution(inputs))
+        return {"out": self.classifier(features), "features": features}
 
 
-# FedDGGA's weights are numbers: it waits between a client's steps and the next client's; FlexLoRA
-# needs adapters, which are built with the vectors
-@pytest.mark.parametrize(
-    "name", [n for n in ENTRIES if n not in ("FedDGGA", "FlexLoRA", "FedExLoRA")]
+@DATASETS.register_module()
+class ErasedScenes(toyseg.ToyScenes):
+    """Scenes whose client knows one of the three classes."""
+
+    classes = ("x", "y", "z")
+    known = {image: [0] for image in range(IMAGES)}
+
+
+TINY_CLASSIFIER = images({"type": "TinyClassifier"}, AUGMENTED[2:3])
+TINY_SEGMENTOR = streets(
+    {"type": "Segmentor", "network": {"type": "TinyPixelNetwork"}, "num_classes": 3}
 )
-def test_algorithms(name):
-    entry = ENTRIES[name]
-    optimizer = next(o for o in ("SAM", "SGD") if o not in entry.refused)
-    algorithm = {"type": name, **entry.options}
-    optim_wrapper = entry.local(optimizer)
-    train(build_trainer(CNN, algorithm=algorithm, optim_wrapper=optim_wrapper, **entry.more))
+TINY_SEGMENTOR["train_dataloader"]["dataset"]["type"] = "ErasedScenes"
+ONE_BATCH = {"train_dataloader": {"batch_size": IMAGES}}
+LOCAL_LOSSES = [None, *LOSSES, *PIXEL_LOSSES]
+PERSONAL = [None, "@batchnorm.statistics", "@batchnorm", "@head", "@body"]
+KEEPS_PARAMETERS = PERSONAL[2:]
 
 
-@pytest.mark.parametrize("name", LOSSES)
-def test_local_losses(name):
-    parts = images({"type": "ToyResNet"}, AUGMENTED[:3])
-    train(build_trainer(parts, local_loss={"type": name, **LOSSES[name]}))
+def personal_parts(algorithm: str) -> list[str | None]:
+    """The personal parts that an algorithm takes."""
+    if algorithm in ("FedRep", "FedBABU"):
+        return KEEPS_PARAMETERS
+    if algorithm in ("FedSpeed", "FedSMOO", "MIME"):  # gradients at shifted weights
+        return [part for part in PERSONAL if part not in KEEPS_PARAMETERS]
+    if algorithm == "FlexLoRA":  # its adapters are the body
+        return [part for part in PERSONAL if part != "@body"]
+    return PERSONAL
+
+
+def combinations() -> list[tuple[str, str, str | None, str | None]]:
+    """Every algorithm, local optimizer and local loss, with the personal parts in turn.
+
+    With an algorithm and a local optimizer every personal part occurs, with some local loss.
+    """
+    rows = []
+    for number, (algorithm, entry) in enumerate(ENTRIES.items()):
+        parts = personal_parts(algorithm)
+        optimizers = [name for name in OPTIMIZERS if name not in entry.refused]
+        for turn, (optimizer, local_loss) in enumerate(product(optimizers, LOCAL_LOSSES), number):
+            rows.append((algorithm, optimizer, local_loss, parts[turn % len(parts)]))
+    return rows
+
+
+def every_position(counts: Tensor, as_tuple: bool) -> tuple[Tensor, Tensor]:
+    """Indices of all elements, in place of ``torch.nonzero``, whose shape depends on values."""
+    positions = torch.zeros(counts.numel(), dtype=torch.int64, device=counts.device)
+    return positions, positions
+
+
+@pytest.fixture
+def no_waits_beside_the_steps(monkeypatch):
+    """Leave out the two waits of a client before and after its steps.
+
+    FedSeg counts its prototypes, and the gap of FedDG-GA is a number.
+    """
+    count_prototypes = fedseg_loss.image_prototypes
+
+    def keep_every_prototype(*arguments: Any) -> tuple[Tensor, Tensor]:
+        with monkeypatch.context() as patch:
+            patch.setattr(torch, "nonzero", every_position)
+            return count_prototypes(*arguments)
+
+    monkeypatch.setattr(fedseg_loss, "image_prototypes", keep_every_prototype)
+    monkeypatch.setattr(feddg_ga, "float", lambda gap: 0.0, raising=False)
+
+
+@pytest.mark.parametrize("algorithm, optimizer, local_loss, personal", combinations())
+def test_combinations(algorithm, optimizer, local_loss, personal, no_waits_beside_the_steps):
+    """Local steps, full-batch gradients and the passes of local losses and algorithms."""
+    entry = ENTRIES[algorithm]
+    config = TINY_SEGMENTOR if local_loss in PIXEL_LOSSES else TINY_CLASSIFIER
+    config = toyseg.merge(toyseg.merge(config, ONE_BATCH), entry.more)
+    if local_loss is not None:
+        options = {**LOSSES, **PIXEL_LOSSES}[local_loss]
+        config["local_loss"] = {"type": local_loss, **options}
+    config["algorithm"] = {"type": algorithm, **entry.options}
+    config["optim_wrapper"] = entry.local(optimizer)
+    config["train_cfg"] = {"local_epochs": entry.local_epochs}
+    config["personal"] = personal
+    train(build_trainer(config))
 
 
 @pytest.mark.parametrize("wait", [float, bool, Tensor.numpy, lambda loss: loss + torch.ones(2)])
