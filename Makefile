@@ -79,9 +79,10 @@ $(VENV)/docs_installed: $(STAMP)
 new-user: $(TEST_STAMP)
 	$(BIN)/python -m pytest tests/journeys --new-user
 
-# The demos' figures in docs/results.md, trained again.
+# The demos' figures in docs/results.md, trained again, and how hard the synthetic shapes are.
 figures: $(TEST_STAMP)
-	$(BIN)/python -m pytest -m figures tests/integration/test_demo_figures.py
+	$(BIN)/python -m pytest -m figures tests/integration/test_demo_figures.py \
+	  tests/data_prep/test_synthetic_shapes.py
 
 install: $(STAMP)
 

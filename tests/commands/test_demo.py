@@ -1,18 +1,12 @@
 """fedseg demo: data, start and config belong together; a stopped demo goes on."""
 
-import json
 import shutil
-from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
-from command_line import ForkedJob
-from PIL import Image
 
 from fedseg.commands import demo
 from fedseg.data_prep import segmentation
-from fedseg.datasets.arrays import write_images
 from fedseg.registry import MODELS, build
 from fedseg.runner.config import complete_config
 from fedseg.runner.experiment import load_config, unfinished
@@ -71,42 +65,6 @@ def test_the_start_fits_the_network(tmp_path, monkeypatch):
     assert not torch.equal(other.state_dict()[name], found[name])
 
 
-@pytest.fixture
-def small_demo(small_config, tmp_path, monkeypatch, run_tool):
-    """Runs a demo of the streets on the small config's, with these methods and seeds."""
-    monkeypatch.setattr("fedseg.runner.sweep._start", ForkedJob)
-    monkeypatch.setattr(segmentation, "prepare_demo_streets", lambda: None)
-    monkeypatch.chdir(tmp_path)
-
-    def run(name, constant, methods, seeds):
-        monkeypatch.setattr(demo, constant, (str(small_config), methods, seeds))
-        monkeypatch.setattr(demo, "WORK_DIR", tmp_path / "runs")
-        monkeypatch.setattr(demo, "TRUST", ("small_network",))
-        code, out, err = run_tool("demo", name)
-        assert not code, err
-        return out, sorted(path.parent for path in tmp_path.rglob("results.json"))
-
-    return run
-
-
-def test_two_runs_become_a_table_and_a_picture(small_demo):
-    out, runs = small_demo("streets", "STREETS", ([], ["fedprox"]), [0])
-    assert out.count("points") == 2 and "FedProx" in out
-    with Image.open(runs[0].parents[1] / "predictions.png") as sheet:
-        assert sheet.width > 2 * sheet.height > 400  # four panels in each of two rows
-
-
-def test_runs_become_a_page_and_are_not_made_twice(small_demo):
-    out, runs = small_demo("leaderboard", "BOARD", ([],), (0, 1))
-    page = Path(out.splitlines()[-1].removeprefix("open this page in a browser: file://"))
-    text = page.read_text()
-    assert "FedASAM + SWA + SiloBN" in text and 'title="seeds 0, 1"' in text
-    assert [path.name for path in runs] == ["seed0", "seed1"]
-    before = [(path / "results.json").stat().st_mtime_ns for path in runs]
-    small_demo("leaderboard", "BOARD", ([],), (0, 1))
-    assert [(path / "results.json").stat().st_mtime_ns for path in runs] == before
-
-
 @pytest.mark.parametrize("name", demo.DEMOS)
 def test_a_wrong_option_is_told_before_anything_is_rendered(name, tmp_path, monkeypatch, run_tool):
     monkeypatch.chdir(tmp_path)
@@ -126,27 +84,3 @@ def test_only_a_stopped_run_of_the_same_config_goes_on(small_config, small_run, 
     assert not unfinished(complete_config(other))
     (work_dir / "checkpoints" / "round_000006.pth").write_bytes(b"cut")
     assert not unfinished(complete_config(config))  # no sound checkpoint is left
-
-
-def test_the_images_demo_ends_with_accuracies_and_pictures(tmp_path, monkeypatch, run_tool):
-    monkeypatch.chdir(tmp_path)
-    rng = np.random.default_rng(0)
-
-    def images(count: int) -> tuple[np.ndarray, np.ndarray]:
-        return rng.integers(0, 256, (count, 32, 32, 3), dtype=np.uint8), np.arange(count) % 10
-
-    write_images(Path(demo.CIFAR), "CIFAR10", list("abcdefghij"), images(100), images(20))
-    options = ("train_cfg.max_rounds=2", "train_dataloader.partition.num_clients=10")
-    code, out, err = run_tool("demo", "images", "--cfg-options", *options)
-    assert not code, err
-    run = Path("work_dirs/demo_cifar/seed0")
-    results = json.loads((run / "results.json").read_text())
-    assert results["completed_rounds"] == 2
-    final = results["final"]
-    assert final["test"]["accuracy"] is not None
-    assert len(final["corrupted"]["corruptions"]) == 19
-    assert all(len(values) == 5 for values in final["corrupted"]["corruptions"].values())
-    for picture in ("curves", "client_accuracy", "corruptions"):
-        assert (run / "pictures" / f"{picture}.png").stat().st_size > 0
-        assert f"{picture}.png" in out
-    assert "under 19 corruptions" in out

@@ -102,6 +102,7 @@ def test_a_linear_model_of_the_pixels_stays_far_below_60_percent(images):
     assert 15 < accuracy(x_test @ w + b, labels_test) < 55
 
 
+@pytest.mark.figures
 def test_the_cnn_passes_90_percent(images):
     """One epoch of small batches, crops and flips; the rate rises for a fifth of it, then falls."""
     (x, labels), (x_test, labels_test) = images["train"], images["test"]

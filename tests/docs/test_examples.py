@@ -3,8 +3,6 @@
 import ast
 import copy
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,7 +19,7 @@ from mmengine.config import Config
 import fedseg
 from fedseg.core.hook import FederatedHook
 from fedseg.datasets.arrays import write_images
-from fedseg.registry import DATASETS, METRICS
+from fedseg.registry import METRICS
 from fedseg.runner.experiment import load_config, train
 from fedseg.runner.runner import FederatedRunner
 from fedseg.runs.schema import read_results
@@ -202,20 +200,6 @@ def test_an_algorithm_is_one_short_file_and_one_config(own, cifar, tmp_path):
     }
 
 
-def test_a_method_is_one_short_file_named_by_its_path(own, cifar, tmp_path):
-    """Another process, so that the page's module is found by way of the method alone."""
-    assert len(named("own_algorithm.md")["topk10.py"].text.splitlines()) <= 10
-    options = ["train_cfg.max_rounds=2", "client_sampler.clients_per_round=2", "averaging.start=1"]
-    options += ["train_dataloader.partition.num_clients=10", f"data_root={cifar}"]
-    arguments = ["fedseg/configs/settings/cifar10_a005.py", "--with", "swa", "own/topk10.py"]
-    arguments += ["--work-dir", tmp_path, "--cfg-options", *options, "default_hooks.pictures=None"]
-    done = command_line.run("train.py", *arguments, cwd=own.parent)
-    assert done.returncode == 0, done.stderr
-    results = read_results(tmp_path / "results.json")
-    assert results.algorithm["type"] == "TopK" and results.averaging["type"] == "SWA"
-    assert results.name == "cifar10_a005_topk10_swa"
-
-
 def test_the_readmes_algorithm_clips_what_clients_send(own, small, tmp_path):
     moved = []
     for norm in (1e-3, 2e-3, 1e9):
@@ -334,31 +318,6 @@ def test_own_models_train(config, model, own, small, tmp_path):
 # ---------------------------------------------------------------- a data set
 
 
-def test_own_data_set(own, small, tmp_path, monkeypatch):
-    rng = np.random.default_rng(0)
-    root = tmp_path / "data" / "orchards"
-    for site in ("east", "north", "west"):
-        for number in range(6):
-            raw = np.repeat(rng.integers(0, 4, (36, 1), np.uint8), 64, axis=1)
-            for kind, array in (("images", np.stack([raw * 60] * 3, 2)), ("labels", raw)):
-                (root / site / kind).mkdir(parents=True, exist_ok=True)
-                assert cv2.imwrite(str(root / site / kind / f"{number}.png"), array)
-    monkeypatch.chdir(tmp_path)
-    command = [sys.executable, str(own / "write_splits.py"), "data/orchards", "north"]
-    assert subprocess.run(command).returncode == 0
-    config = small(own / "orchards_fedavg.py", tmp_path / "run")
-    train(config)
-    results = results_of(config)
-    assert results["data"]["train"]["samples"] == 2 * 4  # two sites, four of six images each
-    assert set(results["final"]) == {"seen", "unseen"}
-    assert set(results["final"]["unseen"]["IoU"]) == {"soil", "tree", "sky"}
-    dataset = DATASETS.build(config.val_dataloader.unseen.dataset)
-    assert set(dataset.domains) == {"north"} and len(dataset) == 6
-    raw = cv2.imread(str(root / "north" / "labels" / "0.png"), cv2.IMREAD_GRAYSCALE)
-    expected = np.where(raw == 0, 255, raw.astype(int) - 1)
-    assert np.array_equal(dataset[0]["data_samples"].numpy(), expected)
-
-
 def test_own_data_set_by_mmsegmentation(own, small, tmp_path, monkeypatch, run_tool):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(own)
@@ -380,25 +339,6 @@ def test_own_data_set_by_mmsegmentation(own, small, tmp_path, monkeypatch, run_t
     for command in (("test", run, "--trust", "orchards"), ("splits", file, "--pixels")):
         code, _, error = run_tool(*command, "--out", tmp_path / "out")
         assert code == 0, error
-
-
-def test_photographs_in_class_folders(own, small, tmp_path):
-    rng = np.random.default_rng(0)
-    for split, count in (("train", 6), ("test", 1)):
-        for name in ("aster", "daisy", "iris", "lily", "rose"):
-            folder = tmp_path / "data" / split / name
-            folder.mkdir(parents=True)
-            for number in range(count):
-                photo = rng.integers(0, 256, (40, 50, 3), np.uint8)
-                assert cv2.imwrite(str(folder / f"{number}.jpg"), photo)
-    config = small(own / "flowers_fedavg.py", tmp_path / "run")
-    assert config.experiment_name == "flowers_fedavg"
-    for loader in (config.train_dataloader, config.val_dataloader.test):
-        loader.dataset.data_root = str(tmp_path / "data")
-    train(config)
-    results = results_of(config)
-    assert results["data"]["train"]["samples"] == 30 and results["data"]["train"]["clients"] == 10
-    assert results["final"]["test"]["accuracy"] is not None
 
 
 # ---------------------------------------------------------------- metrics

@@ -230,7 +230,7 @@ VARIANTS = {
             "algorithm": {"type": name, **ENTRIES[name].options},
             "optim_wrapper": {"clip_grad": {"max_norm": 1.0}},
         }
-        for name in ("FedProx", "SCAFFOLD", "FedGamma", "FedCM", "FedACG", "AdaBest")
+        for name in ("SCAFFOLD", "FedCM", "AdaBest")
     },
 }
 

@@ -74,7 +74,6 @@ RUNS = [
     ("cifar10_a0", "mixup", 100),
     ("cifar10_a005", "fedasam swa", 100),
     ("cifar10_a100", "fedgloss_sam", 100),
-    ("cifar10_a005", "fedgloss_sgd resnet18", 100),
     ("cifar10_a0", "wima resnet20", 100),
     ("cifar10_a005", "moon feddyn asam", 100),
     ("cifar10_a005", "gradaug resnet56", 100),
@@ -83,17 +82,13 @@ RUNS = [
     ("cifar100_a05", "fedsam cutout eccv2022", 100),
     ("cifar100_a1000", "fedavgm wima", 100),
     ("cifar100_pam", "fedasam mixup", 500),
-    ("cifar100_pam", "fedavgm resnet20", 500),
-    ("cifar100_c16", "fedalign silobn", 16),
     ("mnist_a0", "", 10),
     ("mnist_a01", "fedsam", 5),
     ("mnist_a01", "scaffold", 5),
     ("landmarks", "", 12),
-    ("landmarks_centralized", "sam swa", 1),
     ("imagenet200", "fedalign silobn", 16),
     ("femnist", "fedasam wima", 12),
     ("shakespeare", "scaffold swa", 12),
-    ("landmarks", "fedgloss_sam", 12),
 ]
 
 
