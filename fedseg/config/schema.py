@@ -98,12 +98,14 @@ Decay = Annotated[Float32, Interval(ge=0, lt=1)]
 # what PyTorch's optimizers and MMEngine's schedules do not check themselves: their arguments mean
 # the same wherever they occur
 OPTIMIZER: Mapping[str, Any] = {
-    **dict.fromkeys(("lr", "weight_decay", "lr_decay", "lambd", "t0"), NonNegative),
-    **dict.fromkeys(("initial_accumulator_value", "momentum_decay"), NonNegative),
-    **dict.fromkeys(("momentum", "alpha", "rho"), Decay),
-    "betas": tuple[Decay, Decay],
+    "lr": NonNegative,
+    "weight_decay": NonNegative,
+    "momentum": Decay,
     "dampening": Share,
-    "eps": NonNegative | tuple[NonNegative | None, NonNegative],  # Adafactor has two
+    "betas": tuple[Decay, Decay],
+    "eps": NonNegative,
+    "lr_decay": NonNegative,
+    "initial_accumulator_value": NonNegative,
 }
 SCHEDULE: Mapping[str, Any] = {
     **dict.fromkeys(("div_factor", "final_div_factor", "power"), Positive),

@@ -63,7 +63,9 @@ class Classifier(InitializedModel):
         """Add ``projection`` and ``classifier`` on top of ``width`` activations of an image."""
         layers: list[nn.Module] = []
         for out in self._projection_widths:
-            layers += [nn.ReLU(inplace=True)] * bool(layers) + [nn.Linear(width, out)]
+            if layers:
+                layers.append(nn.ReLU(inplace=True))
+            layers.append(nn.Linear(width, out))
             width = out
         self.projection = nn.Sequential(*layers) if layers else nn.Identity()
         self.classifier = nn.Linear(width, self.num_classes)

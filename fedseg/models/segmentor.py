@@ -352,8 +352,7 @@ def _outputs_of(output: Tensor | Sequence[Tensor] | Mapping[str, Tensor]) -> lis
     if isinstance(output, Tensor):
         return [output]
     if isinstance(output, Mapping):
-        others = ("out", "features")
-        auxiliary = [logits for name, logits in output.items() if name not in others]
+        auxiliary = [logits for name, logits in output.items() if name not in ("out", "features")]
         return [output["out"], *auxiliary]
     return list(output)
 

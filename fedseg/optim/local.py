@@ -1,7 +1,6 @@
 """The local optimizer: an MMEngine optim wrapper over the flat parameter vector."""
 
 import copy
-import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -11,13 +10,13 @@ from mmengine.optim import build_optim_wrapper
 from torch import nn
 from torch.nn.utils import clip_grad_norm_, clip_grad_value_
 
-from fedseg.config.schema import OPTIMIZER, check_arguments, check_value, check_values
+from fedseg.checks import shown
+from fedseg.config.schema import NonNegative, check_arguments, check_value, check_values
 from fedseg.core.client import Client
 from fedseg.core.flat import FlatModel
 from fedseg.errors import DEBUG, ConfigError
 from fedseg.names import did_you_mean
 from fedseg.registry import (
-    MISTAKES,
     OPTIM_WRAPPER_CONSTRUCTORS,
     OPTIM_WRAPPERS,
     OPTIMIZERS,
@@ -26,14 +25,14 @@ from fedseg.registry import (
     find_class,
 )
 
-# the options of MMEngine's DefaultOptimWrapperConstructor
-PARAMWISE = (
-    *("custom_keys", "bias_lr_mult", "bias_decay_mult", "norm_decay_mult", "flat_decay_mult"),
-    *("dwconv_decay_mult", "dcn_offset_lr_mult", "bypass_duplicate"),
-)
-MULTIPLIERS = ("lr_mult", "decay_mult")  # of custom_keys, beside the optimizer's own options
-CONSTRUCTORS = ("DefaultOptimWrapperConstructor", "WeightsOnlyDecay")  # which read them
-MADE = ("optimizer", "constructor", "paramwise_cfg")  # keys that are built before the wrapper
+LOCAL_OPTIMIZERS = ("SGD", "Adam", "AdamW")
+PARAMWISE = {
+    "custom_keys": Mapping[str, Mapping],
+    "bias_decay_mult": NonNegative,
+    "norm_decay_mult": NonNegative,
+}
+MULTIPLIERS = {"lr_mult": NonNegative, "decay_mult": NonNegative}  # of custom_keys
+BUILT_BEFORE = ("optimizer", "constructor", "paramwise_cfg")  # keys read before the wrapper's
 
 
 @OPTIM_WRAPPERS.register_module()
@@ -59,8 +58,6 @@ class OptimWrapper(MMEngineOptimWrapper):
         super().__init__(*args, clip_grad=clip_grad, **kwargs)
         self._ordinary_rates: list[float] | None = None
         self.rates = [group["lr"] for group in self.optimizer.param_groups]  # the config's
-        # Adagrad begins with a state
-        self._fresh = {p: copy.deepcopy(state) for p, state in self.optimizer.state.items()}
 
     def setup(self, flat: FlatModel, max_rounds: int) -> None:
         """Called once before training, with the model and the rounds of the run.
@@ -91,12 +88,11 @@ class OptimWrapper(MMEngineOptimWrapper):
         """The options of the groups, with their ordinary rates; moments live within a client."""
         groups = self.optimizer.param_groups
         rates = self._ordinary_rates or [group["lr"] for group in groups]
-        return {
-            "param_groups": [
-                {**{key: value for key, value in group.items() if key != "params"}, "lr": rate}
-                for group, rate in zip(groups, rates, strict=True)
-            ]
-        }
+        saved = []
+        for group, rate in zip(groups, rates, strict=True):
+            options = {key: value for key, value in group.items() if key != "params"}
+            saved.append({**options, "lr": rate})
+        return {"param_groups": saved}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         for group, saved in zip(self.optimizer.param_groups, state["param_groups"], strict=True):
@@ -105,12 +101,9 @@ class OptimWrapper(MMEngineOptimWrapper):
     def reset_state(self) -> None:
         """Reset before a client: momentum does not pass from one to the next."""
         optimizer = self.optimizer
-        plain_sgd = type(optimizer) is torch.optim.SGD and not any(
-            group["dampening"] for group in optimizer.param_groups
-        )
-        if not plain_sgd:
+        is_dampened = any(group.get("dampening") for group in optimizer.param_groups)
+        if is_dampened or not isinstance(optimizer, torch.optim.SGD):
             optimizer.state.clear()
-            optimizer.state.update({p: copy.deepcopy(state) for p, state in self._fresh.items()})
             return
         for state in optimizer.state.values():  # zeros are SGD's fresh buffer, without a new one
             if state.get("momentum_buffer") is not None:
@@ -136,7 +129,8 @@ def _check_clipping(config: Mapping | None) -> None:
     """Raise ConfigError unless MMEngine and PyTorch can clip gradients by ``clip_grad``."""
     if config is None:
         return
-    field, clips = "optim_wrapper.clip_grad", {"norm": clip_grad_norm_, "value": clip_grad_value_}
+    field = "optim_wrapper.clip_grad"
+    clips = {"norm": clip_grad_norm_, "value": clip_grad_value_}
     check_value(field, config, Mapping)
     options = dict(config)
     kind = options.pop("type", "norm")
@@ -148,68 +142,82 @@ def build_local_optimizer(config: Mapping, flat: FlatModel, max_rounds: int) -> 
     """Build ``optim_wrapper`` over the flat vector, for a run of so many rounds.
 
     The optimizer sees one parameter, the whole vector, so that a step is a few kernels. With
-    ``paramwise_cfg`` or a ``constructor`` it sees the model's own parameters (views of the
-    vector). Parameters that a loss does not reach have a zero gradient here, not none: weight
-    decay acts on them.
+    ``paramwise_cfg`` it sees the model's own parameters (views of the vector). Parameters that a
+    loss does not reach have a zero gradient here, not none: weight decay acts on them.
     """
     config = {"type": "OptimWrapper", **copy.deepcopy(dict(config))}
     if not isinstance(config.get("optimizer"), Mapping):
         raise ConfigError(
             "optim_wrapper.optimizer: must be a dict such as dict(type='SGD', lr=0.1)"
         )
-    check_optimizer(config["optimizer"], "optim_wrapper.optimizer")
-    checked = {k: v for k, v in config.items() if k not in MADE}
-    check_component(OPTIM_WRAPPERS, checked, "optim_wrapper", (), OptimWrapper, MADE)
+    check_torch_optimizer("optim_wrapper.optimizer", config["optimizer"], LOCAL_OPTIMIZERS)
+    arguments = {key: value for key, value in config.items() if key not in BUILT_BEFORE}
+    check_component(OPTIM_WRAPPERS, arguments, "optim_wrapper", (), OptimWrapper, BUILT_BEFORE)
     if "constructor" in config or "paramwise_cfg" in config:
-        _check_paramwise(config, flat)
-        options = {**config, "type": find_class(OPTIM_WRAPPERS, config, "optim_wrapper")}
-        if "constructor" in config:
-            named = {"type": config["constructor"]}
-            field = "optim_wrapper.constructor"
-            options["constructor"] = find_class(OPTIM_WRAPPER_CONSTRUCTORS, named, field)
-        try:
-            wrapper = build_optim_wrapper(flat.model, options)
-        except MISTAKES as error:
-            raise ConfigError(
-                f"optim_wrapper: paramwise_cfg or constructor: {error!r} ({DEBUG}=1 shows where)"
-            ) from error
+        wrapper = _build_by_parameter(config, flat)
     else:
-        parameter = nn.Parameter(flat.w)
-        parameter.grad = flat.grad
-        kind = find_class(OPTIMIZERS, config["optimizer"], "optim_wrapper.optimizer")
-        options = {"fused": True} if "fused" in inspect.signature(kind).parameters else {}
-        options |= config["optimizer"]
-        config["optimizer"] = build(
-            OPTIMIZERS, options, "optim_wrapper.optimizer", {"params": [parameter]}
-        )
-        wrapper = build(OPTIM_WRAPPERS, config, "optim_wrapper")
-    for group in wrapper.optimizer.param_groups:  # which custom_keys may give options of their own
-        check_values(group, OPTIMIZER, "optim_wrapper.paramwise_cfg")
+        wrapper = _build_over_vector(config, flat)
     wrapper.setup(flat, max_rounds)
-    check_memory(wrapper.optimizer, "optim_wrapper.optimizer")
     return wrapper
 
 
-def _check_paramwise(config: Mapping, flat: FlatModel) -> None:
-    """Raise ConfigError for a key of ``paramwise_cfg`` that MMEngine would not read."""
-    field, options = "optim_wrapper.paramwise_cfg", config.get("paramwise_cfg")
-    if options is None or config.get("constructor", CONSTRUCTORS[0]) not in CONSTRUCTORS:
-        return
+def _build_over_vector(config: dict[str, Any], flat: FlatModel) -> OptimWrapper:
+    """Build the wrapper of an optimizer whose only parameter is the flat vector."""
+    parameter = nn.Parameter(flat.w)
+    parameter.grad = flat.grad
+    optimizer = build(
+        OPTIMIZERS,
+        {"fused": True, **config["optimizer"]},
+        "optim_wrapper.optimizer",
+        {"params": [parameter]},
+    )
+    return build(OPTIM_WRAPPERS, {**config, "optimizer": optimizer}, "optim_wrapper")
+
+
+def _build_by_parameter(config: dict[str, Any], flat: FlatModel) -> OptimWrapper:
+    """Build the wrapper of an optimizer with a group for each of the model's parameters."""
+    _check_paramwise(config, flat)
+    options = {**config, "type": find_class(OPTIM_WRAPPERS, config, "optim_wrapper")}
+    if "constructor" in config:
+        constructor = config["constructor"]
+        check_value("optim_wrapper.constructor", constructor, Literal["WeightsOnlyDecay"])
+        options["constructor"] = OPTIM_WRAPPER_CONSTRUCTORS.get(constructor)
+    try:
+        return build_optim_wrapper(flat.model, options)
+    except (ValueError, RuntimeError) as error:  # options of torch's that exclude each other
+        raise ConfigError(f"optim_wrapper.optimizer: {error} ({DEBUG}=1 shows where)") from error
+
+
+def _check_paramwise(config: Mapping[str, Any], flat: FlatModel) -> None:
+    """Raise ConfigError unless ``paramwise_cfg`` holds custom keys and factors of the decay."""
+    field = "optim_wrapper.paramwise_cfg"
+    if "paramwise_cfg" not in config:
+        raise ConfigError(
+            f"{field}: is missing, which constructor='WeightsOnlyDecay' needs; without custom_keys "
+            "set norm_decay_mult=0 and bias_decay_mult=0 instead of the constructor"
+        )
+    options = config["paramwise_cfg"]
     check_value(field, options, Mapping)
-    for key in options:
-        if key not in PARAMWISE:
-            raise ConfigError(f"{field}.{key}: unknown{did_you_mean(key, PARAMWISE)}")
-    custom_keys = options.get("custom_keys", {})
-    check_value(f"{field}.custom_keys", custom_keys, Mapping[str, Mapping])
-    optimizer = find_class(OPTIMIZERS, config["optimizer"], "optim_wrapper.optimizer")
-    known = (*MULTIPLIERS, *inspect.signature(optimizer).parameters)
-    for name, changes in custom_keys.items():
+    _check_known(field, options, PARAMWISE)
+    decay_factors = {"bias_decay_mult", "norm_decay_mult"}.intersection(options)
+    for name, changes in options.get("custom_keys", {}).items():
         if not any(name in slot.name for slot in flat.slots):
             raise ConfigError(f"{field}.custom_keys: {name!r} is in no parameter's name")
-        for key in changes:
-            if key not in known:
-                hint = did_you_mean(key, known)
-                raise ConfigError(f"{field}.custom_keys.{name}.{key}: unknown{hint}")
+        _check_known(f"{field}.custom_keys.{name}", changes, MULTIPLIERS)
+        decay_factors |= {"decay_mult"}.intersection(changes)
+    if decay_factors and "weight_decay" not in config["optimizer"]:
+        raise ConfigError(
+            "optim_wrapper.optimizer.weight_decay: is missing, and paramwise_cfg has factors of it"
+        )
+
+
+def _check_known(field: str, options: Mapping[str, Any], hints: Mapping[str, Any]) -> None:
+    """Raise ConfigError for a key that is not in ``hints``, or a value that is not of its type."""
+    for key in options:
+        if key not in hints:
+            hint = did_you_mean(key, hints) or f"; known: {', '.join(hints)}"
+            raise ConfigError(f"{field}.{key}: unknown{hint}")
+    check_values(options, hints, field)
 
 
 def check_warmup(start: float | None, rounds: int) -> None:
@@ -227,59 +235,16 @@ def check_warmup_end(field: str, rounds: int, max_rounds: int) -> None:
         )
 
 
-# PyTorch's that a local or a server step cannot run
-UNUSABLE = {
-    "LBFGS": "takes several losses per step, and a step here has one",
-    "SparseAdam": "takes sparse gradients, and a model's vector has dense ones",
-}
-
-
-def check_optimizer(options: Mapping[str, Any], field: str) -> None:
-    """Raise ConfigError unless the config of a torch optimizer is one that can train here."""
-    check_value(field, options, Mapping)
-    kind = options.get("type")
-    kind = getattr(kind, "__name__", kind)
-    if isinstance(kind, str) and kind in UNUSABLE:
-        raise ConfigError(f"{field}.type: {kind} {UNUSABLE[kind]}; take another, such as SGD")
-    if options.get("maximize"):
-        raise ConfigError(f"{field}.maximize: federated training minimizes")
-
-
-def check_memory(optimizer: torch.optim.Optimizer, field: str) -> None:
-    """Raise ConfigError for an optimizer whose steps change its options.
-
-    Its state is cleared between clients, and kept between the server's steps; a changed option
-    would pass from one client to the next, and be lost on the server.
+def check_torch_optimizer(field: str, options: Mapping[str, Any], kinds: Sequence[str]) -> None:
+    """Raise ConfigError unless the config of a torch optimizer is one of ``kinds``, and minimizes.
 
     Args:
-        optimizer: with gradients; stays as it is. field: where its config stands.
+        field: where it stands. options: ``type`` and arguments. kinds: names of ``torch.optim``.
     """
-    memo: dict[int, Any] = {}  # one for both copies, so that both have the same parameters
-    try:
-        trial = copy.deepcopy(optimizer, memo)  # which leaves out what PyTorch's own do not have
-        rest = {k: v for k, v in vars(optimizer).items() if k not in vars(trial)}
-        vars(trial).update(copy.deepcopy(rest, memo))
-        before = _options(trial)
-        trial.step()
-    except Exception:  # one that only its own wrapper knows how to call
-        return
-    changed = [
-        name
-        for old, new in zip(before, _options(trial), strict=True)
-        for name in new
-        if name not in old or old[name] != new[name]
-    ]
-    if changed:
-        raise ConfigError(
-            f"{field}.type: {type(optimizer).__name__} changes its option {changed[0]} at every "
-            "step: options are shared by all clients and rounds; use an optimizer that keeps this "
-            "in its state, as PyTorch's do"
-        )
-
-
-def _options(optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
-    groups = copy.deepcopy(optimizer.state_dict()["param_groups"])
-    return [
-        {k: v.tolist() if isinstance(v, torch.Tensor) else v for k, v in group.items()}
-        for group in groups
-    ]
+    check_value(field, options, Mapping)
+    if options.get("type") not in kinds:
+        names = f"{', '.join(kinds[:-1])} or {kinds[-1]}"
+        raise ConfigError(f"{field}.type: must be {names}, not {shown(options.get('type'))}")
+    check_component(OPTIMIZERS, options, field, given=("params",))
+    if options.get("maximize"):
+        raise ConfigError(f"{field}.maximize: must be False: federated training minimizes")

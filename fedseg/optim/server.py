@@ -14,9 +14,11 @@ from torch import Tensor
 from fedseg.config.schema import Decay, Positive, check_values
 from fedseg.core.server import Server
 from fedseg.core.vectors import descend
-from fedseg.errors import ConfigError
-from fedseg.optim.local import check_memory, check_optimizer
+from fedseg.optim.local import check_torch_optimizer
 from fedseg.registry import OPTIMIZERS, SERVER_OPTIMIZERS, build
+
+TORCH_OPTIMIZERS = ("SGD", "Adam", "Adagrad")
+FIELD = "algorithm.server_optim.optimizer"  # of Torch
 
 
 class ServerOptimizer:
@@ -55,7 +57,8 @@ class SGD(ServerOptimizer):
     """
 
     def __init__(self, lr: PositiveFloat = 1.0, momentum: Decay = 0.0) -> None:
-        self.lr, self.momentum = lr, momentum
+        self.lr = lr
+        self.momentum = momentum
 
     def step(self, server: Server, delta: Tensor) -> None:
         if self.momentum:
@@ -66,7 +69,9 @@ class SGD(ServerOptimizer):
 
 class _Adaptive(ServerOptimizer):
     def __init__(self, lr: float, betas: tuple[float, float], tau: float) -> None:
-        self.lr, self.betas, self.tau = lr, betas, tau
+        self.lr = lr
+        self.betas = betas
+        self.tau = tau
 
     def second_moment(self, v: Tensor, square: Tensor) -> None:
         """Update ``v`` in place with the squared pseudo-gradient."""
@@ -130,7 +135,7 @@ class Adagrad(_Adaptive):
 
 @SERVER_OPTIMIZERS.register_module()
 class Torch(ServerOptimizer):
-    """An optimizer of ``torch.optim``, with the pseudo-gradient as its gradient.
+    """SGD, Adam or Adagrad of ``torch.optim``, with the pseudo-gradient as its gradient.
 
     FedDrive's Adam and Adagrad are these: with bias correction, ``eps`` beside the root.
 
@@ -139,39 +144,26 @@ class Torch(ServerOptimizer):
     """
 
     def __init__(self, optimizer: Mapping) -> None:
-        field = "algorithm.server_optim.optimizer"
-        check_optimizer(optimizer, field)
-        check_values(optimizer, {"lr": Positive}, field)
+        check_torch_optimizer(FIELD, optimizer, TORCH_OPTIMIZERS)
+        check_values(optimizer, {"lr": Positive}, FIELD)
         self.config = optimizer
-        w = torch.zeros(1)
-        w.grad = torch.zeros(1)
-        trial = self._build([w])
-        check_memory(trial, field)
-        trial.step()
-        for name, value in trial.state[w].items():
-            if not isinstance(value, Tensor | None):
-                raise ConfigError(
-                    f"{field}.type: {type(trial).__name__} keeps {name} as a "
-                    f"{type(value).__name__}; only tensors are kept between rounds"
-                )
+        self._build(torch.zeros(1))  # raises what torch says of its options
 
-    def _build(self, parameters: list[Tensor]) -> torch.optim.Optimizer:
-        return build(
-            OPTIMIZERS,
-            self.config,
-            "algorithm.server_optim.optimizer",
-            given={"params": parameters},
-        )
+    def _build(self, parameter: Tensor) -> torch.optim.Optimizer:
+        return build(OPTIMIZERS, self.config, FIELD, given={"params": [parameter]})
 
     def step(self, server: Server, delta: Tensor) -> None:
         start = server.w.to(delta.dtype)
         w = start.clone()
         # Nesterov's momentum is added to the gradient in place where torch goes by lists of tensors
         w.grad = delta.clone()
-        optimizer = self._build([w])
-        kept = {k: v for k, v in server.state.items() if k.startswith("optim.")}
-        optimizer.state[w].update({k.removeprefix("optim."): v for k, v in kept.items()})
+        optimizer = self._build(w)
+        state = optimizer.state[w]
+        for key, vector in server.state.items():
+            if key.startswith("optim."):
+                state[key.removeprefix("optim.")] = vector
         optimizer.step()
-        kept = {k: v for k, v in optimizer.state[w].items() if v is not None}
-        server.state.update({f"optim.{k}": v for k, v in kept.items()})
+        for name, vector in state.items():
+            if vector is not None:  # SGD's buffer without momentum
+                server.state[f"optim.{name}"] = vector
         descend(server.w, start - w)

@@ -14,8 +14,13 @@ START = RNG.normal(size=20)
 DELTAS = RNG.normal(size=(6, 20)) * np.array([1, 1e-3, 10, 1, 0, 1])[:, None]
 
 
-def run(config, dtype=torch.float64) -> SimpleNamespace:
-    server = SimpleNamespace(w=torch.from_numpy(START.copy()).to(dtype), state={})
+def new_server(dtype: torch.dtype = torch.float64) -> SimpleNamespace:
+    return SimpleNamespace(w=torch.from_numpy(START.copy()).to(dtype), state={})
+
+
+def run(config: dict | None, dtype: torch.dtype = torch.float64) -> SimpleNamespace:
+    """The server after a step along each of ``DELTAS``."""
+    server = new_server(dtype)
     optimizer = build_server_optimizer(config)
     address = server.w.data_ptr()
     for delta in DELTAS:
@@ -57,7 +62,7 @@ def test_torch_is_that_of_torch(options):
 def test_torch_leaves_the_pseudo_gradient_as_it_is():
     """By lists of tensors, torch's default on a GPU; the history has Delta's norm afterwards."""
     nesterov = {"type": "SGD", "lr": 1.0, "momentum": 0.9, "nesterov": True, "foreach": True}
-    server = SimpleNamespace(w=torch.from_numpy(START.copy()), state={})
+    server = new_server()
     optimizer = build_server_optimizer({"type": "Torch", "optimizer": nesterov})
     w, m = START.copy(), np.zeros(20)
     for delta in DELTAS:
@@ -88,38 +93,11 @@ def test_the_state_is_all_there_is(kind):
     if kind == "Torch":
         config = {"type": kind, "optimizer": TORCH[0]}
     whole = run(config)
-    server = SimpleNamespace(w=torch.from_numpy(START.copy()), state={})
+    server = new_server()
     for delta in DELTAS:
         server.state = {name: tensor.clone() for name, tensor in server.state.items()}
         build_server_optimizer(config).step(server, torch.from_numpy(delta.copy()))
     assert torch.equal(server.w, whole.w)
-
-
-class Forgetful(torch.optim.SGD):
-    """Counts its steps where a server, or the next client, does not find them."""
-
-    def __init__(self, params, lr, place):
-        super().__init__(params, lr)
-        self.place = place
-
-    def step(self, closure=None):
-        own = self.param_groups[0]
-        own = own if self.place == "options" else self.state[own["params"][0]]
-        own["count"] = own.get("count", 0) + 1
-        return super().step(closure)
-
-
-@pytest.mark.parametrize(
-    ("place", "message"),
-    [
-        ("options", "Forgetful changes its option count"),
-        ("state", "Forgetful keeps count as a int"),
-    ],
-)
-def test_what_would_be_forgotten_between_rounds_is_refused(place, message):
-    optimizer = {"type": Forgetful, "lr": 0.1, "place": place}
-    with pytest.raises(ConfigError, match=rf"server_optim\.optimizer\.type: {message}"):
-        build_server_optimizer({"type": "Torch", "optimizer": optimizer})
 
 
 @pytest.mark.parametrize("kind", ["Adam", "Yogi", "Adagrad"])
@@ -139,9 +117,12 @@ def torch_optimizer(**options):
     [
         ({"lr": 1.0}, r"algorithm\.server_optim\.type: is missing"),
         ("SGD", r"algorithm\.server_optim: must be"),
-        (torch_optimizer(type="Adamm"), r"server_optim\.optimizer\.type.*Adam"),
+        (
+            torch_optimizer(type="AdamW"),
+            r"server_optim\.optimizer\.type: must be SGD, Adam or Adagrad, not 'AdamW'",
+        ),
         (torch_optimizer(type="Adam", epz=1), r"optimizer\.epz.*'eps'"),
-        (torch_optimizer(type="LBFGS"), r"optimizer\.type: LBFGS takes several"),
+        (torch_optimizer(type="SGD", lr=1.0, nesterov=True), "Nesterov momentum requires"),
         (torch_optimizer(type="SGD", lr=0.0), r"optimizer\.lr: must be greater than 0"),
         (torch_optimizer(type="SGD", lr=1.0, maximize=True), r"optimizer\.maximize: "),
     ],
