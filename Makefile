@@ -4,7 +4,8 @@
 #   make demo-cifar        classification with few classes per client, in minutes
 #   make pictures          the pictures of the documentation, from runs that docs/site/pictures.py names
 #   make leaderboard       three short runs on synthetic data, and the page that compares them
-#   make test              lint, formatting and tests
+#   make test              lint, formatting, types and tests
+#   make check             the same with the tests of a minute, for every save
 #   make campaign          damaged inputs and killed runs, new ones every day (SEED=20260131: that day's)
 #   make PYTHON=python3.12 demo      with a given interpreter
 
@@ -14,18 +15,19 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 TEST_STAMP := $(VENV)/test_installed
 
-.PHONY: help demo demo-cifar leaderboard test campaign lint format docs docs-tools new-user \
+.PHONY: help demo demo-cifar leaderboard test check campaign lint format docs docs-tools new-user \
   figures pictures install clean
 
 help:
 	@echo "make demo         segmentation: train and evaluate on synthetic street scenes"
 	@echo "make demo-cifar   classification: CIFAR-10 if data/cifar10 exists, else synthetic shapes"
 	@echo "make leaderboard  train three methods on synthetic data and compare them on a page"
-	@echo "make test         lint, formatting and tests"
+	@echo "make test         lint, formatting, types and tests"
+	@echo "make check        lint, formatting, types and the tests of a minute, for every save"
 	@echo "make new-user     what the README and the pages say, in an empty environment"
 	@echo "make campaign     1,750 damaged inputs and 56 killed runs; SEED=... for given ones"
 	@echo "make figures      train the demos and compare with the documented figures"
-	@echo "make lint         lint and formatting only"
+	@echo "make lint         lint, formatting and types only"
 	@echo "make format       format the sources"
 	@echo "make docs         build the documentation as a site in build/docs"
 	@echo "make pictures     the pictures of the documentation anew"
@@ -47,11 +49,16 @@ CORES := $(shell getconf _NPROCESSORS_ONLN)
 WORKERS := --numprocesses $(shell expr $(CORES) + 1) --maxprocesses 4 --dist loadfile \
   --no-loadscope-reorder
 LINT := $(BIN)/python -m ruff check . && $(BIN)/python -m ruff format --check .
+QUICK_TESTS := tests/core tests/engine tests/algorithms tests/optim tests/config tests/runs \
+  tests/loaders tests/test_layers.py
 
 # A lint finding does not hide the test results, nor the other way round. (No make calls make here: it
 # would do so even with --dry-run, which the tests use.)
 test: $(TEST_STAMP)
 	@code=0; $(LINT) || code=1; $(BIN)/python -m pytest $(WORKERS) || code=1; exit $$code
+
+check: $(TEST_STAMP)
+	@code=0; $(LINT) || code=1; $(BIN)/python -m pytest $(WORKERS) $(QUICK_TESTS) || code=1; exit $$code
 
 campaign: $(TEST_STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python -W ignore -m tests.campaign $(if $(SEED),--seed $(SEED))
@@ -101,10 +108,10 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -W ignore -c 'import cv2, mmcv, mmseg, albumentations, torch, torchvision'
 	@touch $@
 
-# What the tests need on top: pytest and ruff, the other trackers, a driver for the browser.
+# What the tests need on top: pytest, ruff and mypy, the other trackers, a driver for the browser.
 $(TEST_STAMP): $(STAMP)
 	$(BIN)/python -m pip install --constraint constraints.txt --editable '.[test]'
 	@touch $@
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache

@@ -65,7 +65,7 @@ def test_only_sweeps_and_workers_start_programs_and_nothing_runs_files():
 
 
 def test_nothing_that_is_generated_is_tracked():
-    generated = {".venv", "__pycache__", "work_dirs", ".pytest_cache", ".ruff_cache"}
+    generated = {".venv", "__pycache__", "work_dirs", ".pytest_cache", ".ruff_cache", ".mypy_cache"}
     names = [path.relative_to(ROOT).parts for path in tracked_files()]
     assert not [name for name in names if generated & set(name) or name[0] == "data"]
 
