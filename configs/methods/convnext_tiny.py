@@ -8,14 +8,39 @@ random.
 """
 
 slot = "network"
-task = "classification"
 needs = "color_images"
 
-model = dict(
-    type="TimmClassifier",
-    encoder="convnext_tiny",
-    pretrained="ImageNet",
-    freeze="backbone",
-    weights=dict(path="data/weights/convnext_tiny.safetensors", module="backbone"),
-    groups=None,  # of the network that it replaces
-)
+values = {
+    "classification": dict(
+        model=dict(
+            type="TimmClassifier",
+            encoder="convnext_tiny",
+            pretrained="ImageNet",
+            freeze="backbone",
+            weights=dict(path="data/weights/convnext_tiny.safetensors", module="backbone"),
+            groups=None,  # of the network that it replaces
+        ),
+    ),
+    "feddrive": dict(
+        model=dict(
+            type="Segmentor",
+            weights=dict(
+                _delete_=True,  # those of a setting are for its own network
+                path="data/weights/convnext_tiny.safetensors",
+                module="backbone",
+                ignore="head.",
+            ),
+            network=dict(
+                _delete_=True,
+                type="TimmSegmentation",
+                encoder="convnext_tiny",
+                pretrained="ImageNet",
+            ),
+            freeze="network.backbone",
+            loss=dict(_delete_=True, type="CrossEntropy"),
+            data_preprocessor=dict(
+                type="ImagePreprocessor", mean=[0.485, 0.456, 0.406], std=[0.229, 0.224, 0.225]
+            ),
+        ),
+    ),
+}

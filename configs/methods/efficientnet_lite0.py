@@ -8,14 +8,39 @@ trained with TensorFlow's padding. Images are padded to a multiple of 32.
 """
 
 slot = "network"
-task = "classification"
 needs = "color_images"
 
-model = dict(
-    type="TimmClassifier",
-    encoder="tf_efficientnet_lite0",
-    pretrained="ImageNet",
-    freeze="backbone",
-    weights=dict(path="data/weights/tf_efficientnet_lite0.safetensors", module="backbone"),
-    groups=None,  # of the network that it replaces
-)
+values = {
+    "classification": dict(
+        model=dict(
+            type="TimmClassifier",
+            encoder="tf_efficientnet_lite0",
+            pretrained="ImageNet",
+            freeze="backbone",
+            weights=dict(path="data/weights/tf_efficientnet_lite0.safetensors", module="backbone"),
+            groups=None,  # of the network that it replaces
+        ),
+    ),
+    "feddrive": dict(
+        model=dict(
+            type="Segmentor",
+            network=dict(
+                _delete_=True,
+                type="TimmSegmentation",
+                encoder="tf_efficientnet_lite0",
+                pretrained="ImageNet",
+            ),
+            freeze="network.backbone",
+            weights=dict(
+                _delete_=True,  # those of a setting are for its own network
+                path="data/weights/tf_efficientnet_lite0.safetensors",
+                module="backbone",
+                ignore=("conv_head.", "bn2."),
+            ),
+            loss=dict(_delete_=True, type="CrossEntropy"),
+            data_preprocessor=dict(
+                type="ImagePreprocessor", mean=[0.5, 0.5, 0.5], std=[0.5, 0.5, 0.5]
+            ),
+        ),
+    ),
+}

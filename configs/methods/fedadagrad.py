@@ -13,3 +13,17 @@ algorithm = dict(
     type="FedAvg",
     server_optim=dict(type="Adagrad", lr=0.1, beta1=0.0, tau=1e-3),
 )
+
+values = {
+    # FedDrive's: torch's own Adagrad, with eps 0.01; the learning rate is not published: 1 is ours
+    "feddrive": dict(
+        algorithm=dict(
+            server_optim=dict(
+                _delete_=True,
+                type="Torch",
+                optimizer=dict(type="Adagrad", lr=1.0, eps=0.01),
+            )
+        )
+    ),
+    "classes": {},
+}

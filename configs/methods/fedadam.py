@@ -13,3 +13,17 @@ algorithm = dict(
     type="FedAvg",
     server_optim=dict(type="Adam", lr=0.01, betas=(0.9, 0.99), tau=1e-3),
 )
+
+values = {
+    # FedDrive's: torch's own Adam, with eps 0.1; the learning rate is not published: 1 is ours
+    "feddrive": dict(
+        algorithm=dict(
+            server_optim=dict(
+                _delete_=True,
+                type="Torch",
+                optimizer=dict(type="Adam", lr=1.0, betas=(0.9, 0.99), eps=0.1),
+            )
+        )
+    ),
+    "classes": {},
+}

@@ -10,3 +10,8 @@ task = "segmentation"
 
 local_loss = dict(_delete_=True, type="FedSeg")
 model = dict(projection=(128, 256))
+
+values = {
+    # the paper's weight of the pseudo-labels on Pascal VOC
+    "voc_classes": dict(local_loss=dict(pseudo=0.1)),
+}

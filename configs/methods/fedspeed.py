@@ -13,3 +13,13 @@ slot = ["algorithm", "local_optimizer"]
 
 algorithm = dict(_delete_=True, type="FedSpeed", rho=0.1, alpha=0.95, lam=10, all_corrections=True)
 optim_wrapper = dict(clip_grad=dict(max_norm=10))
+
+values = {
+    # the grid of rho is 0.005, 0.01, 0.02 and 0.05, the choice is lost: FedSAM's radius
+    "cifar100": dict(algorithm=dict(rho=0.05)),
+    # rho 0.05 and alpha 0.95 are the FedGloSS paper's; of lambda 100 and 1000 the choice is lost
+    "landmarks": dict(algorithm=dict(rho=0.05, lam=100)),
+    # the only value for this network in the FedGloSS paper's table
+    "cifar*_a* + resnet18": dict(algorithm=dict(rho=0.01)),
+    "demo_shapes + resnet18": dict(algorithm=dict(rho=0.01)),
+}

@@ -20,3 +20,8 @@ local_loss = dict(
     smallest=True,
     multiple=8,
 )
+
+values = {
+    # for images of 224x224: the resolutions of GradAug's own ImageNet experiments
+    "imagenet200": dict(local_loss=dict(resolutions=(224, 192, 160, 128))),
+}

@@ -11,3 +11,4 @@ slot = "algorithm"
 algorithm = dict(
     _delete_=True, type="MIMELite", momentum=0.9, server_optim=dict(type="SGD", lr=1.0)
 )
+optim_wrapper = dict(optimizer=dict(momentum=0.0))  # clients have the server's momentum only

@@ -7,14 +7,40 @@ With model.freeze=backbone only its linear head learns.
 """
 
 slot = "network"
-task = "classification"
 needs = "color_images"
 
-model = dict(
-    type="TimmClassifier",
-    encoder="vit_tiny_patch16_224",
-    options=dict(
-        img_size=32, patch_size=8, embed_dim=64, depth=3, num_heads=2, dynamic_img_size=True
+values = {
+    "classification": dict(
+        model=dict(
+            type="TimmClassifier",
+            encoder="vit_tiny_patch16_224",
+            options=dict(
+                img_size=32, patch_size=8, embed_dim=64, depth=3, num_heads=2, dynamic_img_size=True
+            ),
+            groups=None,  # of the network that it replaces
+        ),
     ),
-    groups=None,  # of the network that it replaces
-)
+    "feddrive": dict(
+        model=dict(
+            type="Segmentor",
+            weights=None,  # those of a setting are for its own network
+            network=dict(
+                _delete_=True,
+                type="TimmSegmentation",
+                encoder="vit_tiny_patch16_224",
+                options=dict(
+                    img_size=32,
+                    patch_size=8,
+                    embed_dim=64,
+                    depth=3,
+                    num_heads=2,
+                    dynamic_img_size=True,
+                ),
+            ),
+            loss=dict(_delete_=True, type="CrossEntropy"),
+            data_preprocessor=dict(
+                type="ImagePreprocessor", mean=[0.5, 0.5, 0.5], std=[0.5, 0.5, 0.5]
+            ),
+        ),
+    ),
+}

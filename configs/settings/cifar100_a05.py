@@ -1,5 +1,4 @@
 _base_ = "../_base_/cifar100.py"
 
 setting = "cifar100_a05"
-lookup = ["cifar100", "cifar"]
 train_dataloader = dict(partition=dict(alpha=0.5))

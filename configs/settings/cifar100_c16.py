@@ -6,7 +6,6 @@
 _base_ = "../_base_/cifar100.py"
 
 setting = "cifar100_c16"
-lookup = ["c16", "momentum", "cifar100"]
 model = dict(type="ResNet56")
 train_dataloader = dict(
     partition=dict(

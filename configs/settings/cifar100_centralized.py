@@ -4,7 +4,6 @@
 _base_ = "../_base_/cifar100.py"
 
 setting = "cifar100_centralized"
-lookup = ["cifar_centralized", "cifar100_a1000", "cifar100", "cifar"]
 without = ["algorithm", "batchnorm", "style", "split"]  # there is one client
 train_dataloader = dict(partition=dict(_delete_=True, type="SinglePartition"))
 client_sampler = dict(clients_per_round=1)

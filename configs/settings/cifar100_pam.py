@@ -1,12 +1,11 @@
 # PAM: 500 clients of 100 images by Pachinko allocation, superclasses by Dir(0.1), their classes by
 # Dir(10), and ResNet-18 with GroupNorm of 2 groups. The heading over the momentum 0.9 is damaged in
 # the ECCV 2022 paper: it is read as in the rows of the other data sets, the clients' momentum. WIMA
-# speaks of the server's: methods/cifar100_pam/fedavgm.py. Two local epochs and 20 clients per round
+# speaks of the server's: methods/fedavgm.py. Two local epochs and 20 clients per round
 # are published too.
 _base_ = "../_base_/cifar100.py"
 
 setting = "cifar100_pam"
-lookup = ["momentum", "cifar100"]
 model = dict(type="ResNet18GN", groups=2)
 train_dataloader = dict(
     batch_size=20,

@@ -1,5 +1,4 @@
 _base_ = "../_base_/cifar10.py"
 
 setting = "cifar10_a005"
-lookup = ["cifar10", "cifar"]
 train_dataloader = dict(partition=dict(alpha=0.05))

@@ -6,7 +6,6 @@
 _base_ = "../_base_/cifar10.py"
 
 setting = "cifar10_c16"
-lookup = ["c16", "momentum", "cifar10"]
 model = dict(type="ResNet56")
 train_dataloader = dict(
     partition=dict(

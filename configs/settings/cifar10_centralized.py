@@ -4,7 +4,6 @@
 _base_ = "../_base_/cifar10.py"
 
 setting = "cifar10_centralized"
-lookup = ["cifar_centralized", "cifar10_a100", "cifar10", "cifar"]
 without = ["algorithm", "batchnorm", "style", "split"]  # there is one client
 train_dataloader = dict(partition=dict(_delete_=True, type="SinglePartition"))
 client_sampler = dict(clients_per_round=1)

@@ -1,7 +1,6 @@
 _base_ = "../_base_/cityscapes.py"
 
 setting = "cityscapes_class_imbalance"
-lookup = ["cityscapes", "feddrive", "momentum"]
 train_dataloader = dict(dataset=dict(split="splits/class_imbalance/train"))
 val_dataloader = dict(test=dict(dataset=dict(split="splits/class_imbalance/test")))
 test_dataloader = val_dataloader

@@ -1,7 +1,6 @@
 _base_ = "../_base_/cityscapes.py"
 
 setting = "cityscapes_heterogeneous"
-lookup = ["cityscapes", "feddrive", "momentum"]
 train_dataloader = dict(dataset=dict(split="splits/heterogeneous/train"))
 val_dataloader = dict(test=dict(dataset=dict(split="splits/heterogeneous/test")))
 test_dataloader = val_dataloader

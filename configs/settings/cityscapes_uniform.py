@@ -1,7 +1,6 @@
 _base_ = "../_base_/cityscapes.py"
 
 setting = "cityscapes_uniform"
-lookup = ["cityscapes", "feddrive", "momentum"]
 train_dataloader = dict(dataset=dict(split="splits/uniform/train"))
 val_dataloader = dict(test=dict(dataset=dict(split="splits/uniform/test")))
 test_dataloader = val_dataloader

@@ -8,7 +8,6 @@ __test = dict(
 )
 
 setting = "demo_photos"
-lookup = ["demo_shapes", "cifar10", "cifar"]
 train_dataloader = dict(
     batch_size=32,
     dataset=dict(type="CIFAR10Dataset", data_root=__root),

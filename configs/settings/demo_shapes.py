@@ -11,7 +11,6 @@ __test = dict(
 )
 
 setting = "demo_shapes"
-lookup = ["cifar10", "cifar"]
 train_dataloader = dict(
     batch_size=16,
     dataset=dict(type="SyntheticShapesDataset", data_root=__root),

@@ -9,7 +9,6 @@ __size = (128, 232)  # height and width of the images
 __test = dict(data_root=__root, pipeline=[dict(type="ResizeInput", size=(128, 224))])
 
 setting = "demo_weather"
-lookup = ["demo_weather", "idda", "feddrive", "momentum"]
 protocols = None  # rounds and batches are the demo's own
 without = ["protocol"]
 model = dict(

@@ -8,7 +8,6 @@ __root = "data/femnist"
 __normalize = dict(type="Normalize", mean=[0.0], std=[1.0])
 
 setting = "femnist"
-lookup = []
 model = dict(type="FEMNISTCNN", num_classes=62)
 train_dataloader = dict(
     type="ResidentData",

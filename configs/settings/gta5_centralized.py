@@ -3,7 +3,6 @@
 _base_ = "../_base_/cityscapes.py"
 
 setting = "gta5_centralized"
-lookup = ["gta5", "cityscapes", "feddrive", "momentum"]
 protocols = None
 without = ["algorithm", "batchnorm", "protocol", "defects"]
 train_dataloader = dict(

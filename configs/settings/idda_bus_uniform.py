@@ -1,7 +1,6 @@
 _base_ = "../_base_/idda.py"
 
 setting = "idda_bus_uniform"
-lookup = ["idda", "feddrive", "momentum"]
 train_dataloader = dict(dataset=dict(split="splits/uniform/bus/train"))
 val_dataloader = dict(
     unseen=dict(dataset=dict(split="splits/uniform/bus/test")),

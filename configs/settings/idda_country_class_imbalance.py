@@ -1,7 +1,6 @@
 _base_ = "../_base_/idda.py"
 
 setting = "idda_country_class_imbalance"
-lookup = ["idda", "feddrive", "momentum"]
 train_dataloader = dict(dataset=dict(split="splits/class_imbalance/country/train"))
 val_dataloader = dict(
     unseen=dict(dataset=dict(split="splits/class_imbalance/country/test")),

@@ -7,7 +7,6 @@ _base_ = "../_base_/classification.py"
 __root = "data/imagenet200"
 
 setting = "imagenet200"
-lookup = ["imagenet200", "c16", "momentum"]
 model = dict(
     type="ResNet18",
     num_classes=200,

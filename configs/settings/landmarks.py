@@ -21,7 +21,6 @@ __test = dict(
 )
 
 setting = "landmarks"
-lookup = []
 model = dict(
     type="MobileNetV2GN",
     num_classes=2028,

@@ -4,7 +4,6 @@
 _base_ = "landmarks.py"
 
 setting = "landmarks_centralized"
-lookup = ["landmarks"]
 without = ["algorithm", "batchnorm", "style"]  # there is one client
 train_dataloader = dict(partition=dict(_delete_=True, type="SinglePartition"))
 client_sampler = dict(clients_per_round=1)

@@ -3,7 +3,6 @@
 _base_ = "../_base_/mnist.py"
 
 setting = "mnist_a0"
-lookup = ["mnist"]
 train_dataloader = dict(
     partition=dict(_delete_=True, type="DirichletPartition", num_clients=10, alpha=0)
 )

@@ -1,5 +1,4 @@
 _base_ = "../_base_/mnist.py"
 
 setting = "mnist_a05"
-lookup = ["mnist"]
 train_dataloader = dict(partition=dict(alpha=0.5))

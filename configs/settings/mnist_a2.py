@@ -1,5 +1,4 @@
 _base_ = "../_base_/mnist.py"
 
 setting = "mnist_a2"
-lookup = ["mnist"]
 train_dataloader = dict(partition=dict(alpha=2))

@@ -6,7 +6,6 @@ _base_ = "../_base_/feddrive.py"
 __data = dict(type="ListedDataset", data_root="data/segmentation", classes=["background", "object"])
 
 setting = "segmentation"
-lookup = ["cityscapes", "feddrive", "momentum"]
 without = ["protocol", "defects"]  # FedDrive's
 model = dict(type="BiSeNetV2Segmentor", num_classes=2)
 train_dataloader = dict(

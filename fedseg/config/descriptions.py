@@ -34,14 +34,5 @@ def read_description(path: Path) -> Description | None:
 
 
 def described_methods() -> dict[str, Path]:
-    """The file that describes each method of the suite, by name.
-
-    That is the file in ``configs/methods`` itself, or of a method without one, the first file in
-    the folders for some settings that has a docstring.
-    """
-    folder = CONFIGS / "methods"
-    files: dict[str, Path] = {}
-    for path in [*sorted(folder.glob("*.py")), *sorted(folder.glob("*/*.py"))]:
-        if path.stem not in files and read_description(path) is not None:
-            files[path.stem] = path
-    return files
+    """The file of each method of the suite, by name."""
+    return {path.stem: path for path in sorted((CONFIGS / "methods").glob("*.py"))}

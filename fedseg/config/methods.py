@@ -1,11 +1,11 @@
 """Experiments from parts: a setting and a list of methods.
 
-A *setting* (``configs/settings``) is a config with its name in ``setting`` and, in ``lookup``, the
-folders of ``configs/methods`` where its methods are looked for: after one of its own name, before
-``configs/methods`` itself. ``without`` lists the slots that make no sense in it, ``protocols`` the
-methods of the slot ``protocol`` that come by themselves: ``{"paper": ["swa", ...]}``.
+A *setting* (``configs/settings``) is a config with its name in ``setting``. ``without`` lists the
+slots that make no sense in it, ``protocols`` the methods of the slot ``protocol`` that come by
+themselves: ``{"paper": ["swa", ...]}``.
 
-A *method* is a config that is merged over the setting. Besides what it sets it can say:
+A *method* (``configs/methods``) is a config that is merged over the setting. Besides what it sets
+it can say:
 
 - ``slot``: what it decides, one of ``SLOTS`` or several. Two methods cannot decide the same.
 - ``task``: the only one that it is for, ``"segmentation"`` or ``"classification"``.
@@ -13,9 +13,11 @@ A *method* is a config that is merged over the setting. Besides what it sets it 
   :data:`fedseg.config.needs.NEEDS` or several.
 - ``append``: what it adds to a list, as ``{"personal": ["@head"]}``; what several methods add
   follows the order of their slots.
+- ``values``: what it sets in some settings, over what it sets anywhere; see :class:`Row`. A method
+  that sets nothing anywhere applies to the settings of this table only.
 
-A file named by several methods (``fedsam+resnet18.py``) is merged after them where all of them are
-chosen, before the next method of the user's own: values that these methods have together.
+Methods are merged in the order of their slots, the network first, whose rates others change; those
+without a slot last, as they are given.
 
 Settings and methods are found by their names, whatever their case. A config anywhere inherits one
 with ``_base_ = "fedseg::settings/idda_rainy.py"``.
@@ -27,8 +29,9 @@ is the copy in a work dir.
 
 import functools
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -36,7 +39,7 @@ from typing import Any
 from mmengine.config import Config
 
 from fedseg.config.layers import CONFIGS, Layer, Merged, get, keep_layers, merge, read_file
-from fedseg.config.needs import NEEDS, TASKS, Need, component_types, has_pixel_metric
+from fedseg.config.needs import NEEDS, TASKS, Need, component_types
 from fedseg.config.schema import check_values
 from fedseg.errors import ConfigError, Mistakes
 from fedseg.names import by_case, did_you_mean
@@ -49,6 +52,7 @@ SLOTS += (
     *("network", "adapter", "loss", "protocol", "split", "defects"),
 )
 SHARED = ("augmentation",)  # slots of any number of methods
+FIRST = ("protocol", "network")  # slots whose methods are merged before all others
 FEDAVG = "fedavg"
 SYNONYMS = {"sam": "fedsam", "asam": "fedasam"}  # what FedAvg with SAM is called
 SHORT = {name: synonym for synonym, name in SYNONYMS.items()}
@@ -59,27 +63,85 @@ KEYS: Mapping[str, Any] = {
     "task": str | None,
     "needs": NAMES,
     "append": Mapping[str, list] | None,
-    "lookup": NAMES,
+    "values": Mapping[str, Mapping[str, Any] | None] | None,
     "without": NAMES,
     "protocols": Mapping[str, NAMES] | None,
 }
 
 
 @dataclass(frozen=True)
+class Row:
+    """A row of a method's table ``values``.
+
+    Its key is the name of a setting, of a file that settings inherit, or a glob of such names:
+    ``"cifar100_a*"``; ``"cifar100_a* + resnet18"`` holds only together with that method.
+    """
+
+    setting: str  # a name or a glob
+    others: frozenset[str]  # methods that must be chosen, too
+    values: Mapping[str, Any] | None  # None: the method does not apply there
+
+
+@dataclass(frozen=True)
 class Method:
-    """A method's file as read; its layer has what is merged."""
+    """A method's file as read; its layer has what is merged in every setting."""
 
     name: str
     path: Path
     slots: tuple[str, ...]
     needs: tuple[Need, ...]
     append: Mapping[str, list[Any]]
+    rows: tuple[Row, ...]
     layer: Layer
+
+    @property
+    def is_general(self) -> bool:
+        """True if it sets something in every setting."""
+        return bool(self.layer.values or self.append or not self.rows)
+
+    def rows_of(self, setting: Sequence[str], chosen: Iterable[str]) -> list[Row]:
+        """The rows that hold, in the order in which they are merged: fewer other methods first.
+
+        Args:
+            setting: the setting's name, and the names of the files that it inherits.
+            chosen: names of the methods that are merged over it.
+        """
+        by_others: dict[frozenset[str], list[Row]] = {}
+        for row in self.rows:
+            if row.others.issubset(chosen):
+                by_others.setdefault(row.others, []).append(row)
+        rows = []
+        for others in sorted(by_others, key=len):
+            row = self._nearest(setting, by_others[others])
+            if row is not None:
+                rows.append(row)
+        return rows
+
+    def _nearest(self, setting: Sequence[str], rows: Sequence[Row]) -> Row | None:
+        """The row of the first name that has one; a row of the name itself wins over a glob."""
+        for name in setting:
+            exact = [row for row in rows if row.setting == name]
+            if exact:
+                return exact[0]
+            globs = [row for row in rows if fnmatchcase(name, row.setting)]
+            if len(globs) > 1:
+                raise ConfigError(
+                    f"{self.path}: values: {globs[0].setting} and {globs[1].setting} both match "
+                    f"{name}; give it a row of its own"
+                )
+            if globs:
+                return globs[0]
+        return None
 
     @property
     def rank(self) -> tuple[int, str]:
         """Its place in an experiment's name: by slot, those without one last as they are given."""
         return (SLOTS.index(self.slots[0]), self.name) if self.slots else (len(SLOTS), "")
+
+    @property
+    def merge_rank(self) -> tuple[bool, int, str]:
+        """Its place when methods are merged."""
+        return (not set(self.slots) & set(FIRST), *self.rank)
 
 
 class Composition:
@@ -109,7 +171,8 @@ class Composition:
         named = _as_list(config.get("methods"))
         inherits = len(self.plain.layers) > 1
         self.record = [] if inherits else named
-        if self.record and (methods or not self.setting or "lookup" in config):
+        is_copy = self.setting and "experiment_name" in config  # of a run's config
+        if self.record and (methods or not is_copy):
             raise ConfigError(f"{path}: methods: need a _base_ to be merged over: name a setting")
         self.of_file = [] if self.record else self._read_methods(named)
         self.chosen = [] if self.record else self._read_methods([*named, *methods])
@@ -118,23 +181,21 @@ class Composition:
     # ---------------------------------------------------------------- the methods' files
 
     @functools.cached_property
-    def files(self) -> dict[str, Path]:
-        """The files for this setting by name: of methods, and of several together."""
+    def known(self) -> dict[str, Path]:
+        """The methods' files by name: the suite's, and those in ``methods`` beside the config."""
         files: dict[str, Path] = {}
-        roots = dict.fromkeys((self.path.resolve().parent, CONFIGS))
-        places = [self.title, *_as_list(self.plain.values.get("lookup"))]
-        if has_pixel_metric(self.plain.values):  # has networks of its own
-            places.append("segmentation")
-        for place in (*places, ""):
-            for root in roots:
-                for path in (root / "methods" / place).glob("*.py"):
-                    files.setdefault(path.stem, path)
+        for folder in (CONFIGS, self.path.resolve().parent):
+            for path in (folder / "methods").glob("*.py"):
+                files[path.stem] = path
         return dict(sorted(files.items()))
 
     @property
-    def known(self) -> dict[str, Path]:
-        """The files of single methods."""
-        return {name: path for name, path in self.files.items() if "+" not in name}
+    def setting_names(self) -> list[str]:
+        """The setting's name, and those of the files that it inherits, the nearest first."""
+        names = [self.title]
+        for layer in reversed(self.plain.layers):
+            names.append(Path(layer.file).stem)
+        return names
 
     def find(self, method: str) -> Path:
         """The file of a method in this setting."""
@@ -169,8 +230,7 @@ class Composition:
         protocol = self._protocol(methods)
         if protocol and not any("protocol" in method.slots for method in methods):
             methods.append(self._method(self.find(protocol)))
-        # a network has a loss of its own, which a loss by name replaces
-        methods.sort(key=lambda one: ("protocol" not in one.slots, "loss" in one.slots))
+        methods.sort(key=attrgetter("merge_rank"))
         deciding: dict[str, Method] = {}
         for method, slot in [(one, slot) for one in methods for slot in one.slots]:
             decided, other = slot.replace("_", " "), deciding.setdefault(slot, method)
@@ -276,10 +336,17 @@ class Composition:
         return ()
 
     def _add_methods(self, merged: Merged) -> Merged:
-        for layer in self._method_layers():
-            merged = merged.add(layer, lists=True)
+        rows = {method.path: self._rows_of(method) for method in self.chosen}
+        for method in self.chosen:
+            merged = merged.add(method.layer, lists=True)
+            for row in rows[method.path]:
+                values = {key: value for key, value in row.values.items() if key != "append"}
+                merged = merged.add(Layer(str(method.path), values), lists=True)
         for method in sorted(self.chosen, key=attrgetter("rank")):
-            for key, entries in method.append.items():
+            append = method.append
+            for row in rows[method.path]:
+                append = row.values.get("append", append)
+            for key, entries in append.items():
                 old = get(merged.values, key)
                 if old is None and "." not in key:
                     old = []
@@ -294,19 +361,14 @@ class Composition:
                 merged = merged.add(Layer.of(str(method.path), {key: [*old, *entries]}))
         return merged
 
-    def _method_layers(self) -> Iterator[Layer]:
-        """Layers over the setting, in order: methods, and files that several of them share."""
-        chosen = set()
-        together = [n for _, n in sorted((n.count("+"), n) for n in self.files if "+" in n)]
-        for number, method in enumerate(self.chosen):
-            yield method.layer
-            chosen.add(method.name)
-            follows = self.chosen[number + 1 : number + 2]
-            if follows and follows[0].path.is_relative_to(CONFIGS):
-                continue  # in the suite's own methods the order makes no difference
-            shared = [name for name in together if chosen.issuperset(name.split("+"))]
-            together = [name for name in together if name not in shared]
-            yield from (self._method(self.files[name]).layer for name in shared)
+    def _rows_of(self, method: Method) -> list[Row]:
+        """The rows of a method that hold; raise ConfigError if it does not apply to the setting."""
+        rows = method.rows_of(self.setting_names, [other.name for other in self.chosen])
+        unconditional = [row for row in rows if not row.others]
+        applies = method.is_general or bool(unconditional)
+        if not applies or any(row.values is None for row in rows):
+            raise ConfigError(f"methods: {method.name} does not apply to {self.title}")
+        return rows
 
 
 def read_method(path: Path) -> Method:
@@ -318,6 +380,7 @@ def read_method(path: Path) -> Method:
     task = values.pop("task", None)
     needs = _as_list(values.pop("needs", None))
     append = values.pop("append", None) or {}
+    rows = tuple(_row(key, row) for key, row in (values.pop("values", None) or {}).items())
     for key in KEYS:
         values.pop(key, None)
     for slot in slots:
@@ -335,8 +398,14 @@ def read_method(path: Path) -> Method:
         slots=tuple(slots),
         needs=tuple(known_needs),
         append=append,
+        rows=rows,
         layer=Layer(str(path), values, merged.layers[:-1]),
     )
+
+
+def _row(key: str, values: Mapping[str, Any] | None) -> Row:
+    setting, *others = (name.strip() for name in key.split("+"))
+    return Row(setting=setting, others=frozenset(others), values=values)
 
 
 def _check_name(path: Path, key: str, name: str, known: Iterable[str]) -> None:

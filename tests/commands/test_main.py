@@ -151,7 +151,7 @@ def test_show_names_the_file_of_each_value(fedseg):
     text = fedseg("show", "idda_rainy", "--with", "FedASAM", "swa")
     files = files_of(text)
     assert text.startswith("# idda_rainy_fedasam_swa\n")
-    assert files["optim_wrapper.rho"] == "methods/idda/fedasam.py"
+    assert files["optim_wrapper.rho"] == "methods/fedasam.py"
     assert files["train_dataloader.dataset.split"] == "settings/idda_rainy.py"
     assert files["algorithm.type"] == "_base_/runtime.py"
 
@@ -162,7 +162,7 @@ def test_show_tells_values_of_the_command_line(fedseg):
     files = files_of(text)
     assert "optim_wrapper.rho = 0.2" in text and "train_cfg.max_rounds = 3" in text
     assert files["optim_wrapper.rho"] == files["train_cfg.max_rounds"] == "--cfg-options"
-    assert files["optim_wrapper.eta"] == "methods/idda/fedasam.py"
+    assert files["optim_wrapper.eta"] == "methods/fedasam.py"
     with pytest.raises(ConfigError, match="--cfg-options: 'rho' is not of the form"):
         fedseg("show", "idda_rainy", "--cfg-options", "rho")
 
@@ -177,4 +177,4 @@ def test_show_tells_values_of_a_users_own_file(fedseg, tmp_path):
     own.write_text('_base_ = "fedseg::idda_rainy_fedasam_swa.py"\noptim_wrapper = dict(rho=0.1)\n')
     files = files_of(fedseg("show", str(own), "--only", "optim_wrapper"))
     assert files["optim_wrapper.rho"] == str(own)
-    assert files["optim_wrapper.eta"] == "methods/idda/fedasam.py"
+    assert files["optim_wrapper.eta"] == "methods/fedasam.py"

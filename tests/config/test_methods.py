@@ -16,7 +16,6 @@ from fedseg.runs.config import config_digest
 
 SETTING = """
 setting = "mine"
-lookup = ["cifar10", "cifar"]
 model = dict(type="CNN", num_classes=10)
 train_dataloader = dict(type="ResidentData", transforms=[dict(type="RandomFlip", prob=0.5)])
 train_cfg = dict(max_rounds=3)
@@ -105,7 +104,7 @@ def test_a_users_file_keeps_its_name_and_its_values_win(write):
 
 
 def test_a_config_without_a_setting_is_as_it_was(write):
-    path = write("plain.py", SETTING.replace('setting = "mine"\nlookup = ["cifar10", "cifar"]', ""))
+    path = write("plain.py", SETTING.replace('setting = "mine"', ""))
     config = load_config(path)
     assert not config.keys() & {"setting", "methods"}
     assert (config.experiment_name, config.work_dir) == ("plain", "work_dirs/plain/seed0")
@@ -117,13 +116,42 @@ def test_a_config_without_a_setting_is_as_it_was(write):
     assert config.experiment_name == "plain_fedprox"
 
 
-def test_a_setting_of_ones_own_finds_methods_of_its_data_set(mine):
+def test_a_method_has_values_for_settings_and_for_what_inherits_them(mine, write):
+    write(
+        "methods/step.py",
+        "optim_wrapper = dict(optimizer=dict(lr=1))\n"
+        "values = {\n"
+        "    'cifar10': dict(optim_wrapper=dict(optimizer=dict(lr=2))),\n"
+        "    'cifar10_a1*': dict(optim_wrapper=dict(optimizer=dict(lr=3))),\n"
+        "    'cifar10_a100': dict(optim_wrapper=dict(optimizer=dict(lr=4))),\n"
+        "    'cifar10 + resnet18': dict(optim_wrapper=dict(optimizer=dict(lr=5))),\n"
+        "    'demo_shapes': None,\n"
+        "}\n",
+    )
+
+    def rate(setting: str, *methods: str) -> float:
+        path = write("own.py", f'_base_ = "fedseg::settings/{setting}.py"\n')
+        return compose(path, ["step", *methods]).optim_wrapper.optimizer.lr
+
+    assert compose(mine, ["step"]).optim_wrapper.optimizer.lr == 1
+    assert rate("cifar10_a0") == 2  # of a file that it inherits
+    assert rate("cifar10_a100") == 4  # a name wins over a pattern
+    assert rate("cifar10_a0", "resnet18") == rate("cifar10_a100", "resnet18") == 5
+    with pytest.raises(ConfigError, match="methods: step does not apply to demo_shapes"):
+        rate("demo_shapes")
+    row = '"cifar10_a00*": dict(), "cifar10_a0*": dict()'
+    write("methods/step.py", f"algorithm = dict(type='A')\nvalues = {{{row}}}\n")
+    with pytest.raises(ConfigError, match=r"step\.py: values: cifar10_a00\* and cifar10_a0\* both"):
+        rate("cifar10_a005")
+    write("methods/step.py", "values = {'cifar10_a0': dict(algorithm=dict(type='A'))}\n")
+    with pytest.raises(ConfigError, match="methods: step does not apply to cifar10_a005"):
+        rate("cifar10_a005")  # sets nothing but in cifar10_a0
+
+
+def test_nothing_of_a_methods_own_keys_stays(mine):
     config = compose(mine, ["fedsam", "cutout", "resnet18"])
-    assert config.optim_wrapper.rho == 0.02  # of both: cifar/fedsam+resnet18.py
-    assert config.train_dataloader.transforms[-1] == dict(type="Cutout", size=16)
     assert config.experiment_name == "mine_fedsam_cutout_resnet18"
-    assert not config.keys() & {"lookup", "slot", "task", "needs", "append"}
-    assert compose(mine, ["fedsam"]).optim_wrapper.rho == 0.1
+    assert not config.keys() & {"slot", "task", "needs", "append", "values"}
     assert compose(mine).methods == ["fedavg"]
 
 
@@ -131,11 +159,8 @@ def test_a_method_of_ones_own_in_ten_lines(mine, write, tmp_path, monkeypatch):
     write("methods/topk.py", 'slot = "algorithm"\nalgorithm = dict(_delete_=True, type="TopK")\n')
     assert compose(mine, ["topk", "swa"]).algorithm == dict(type="TopK")
     assert name_of(mine, ["swa", "topk"]) == "mine_topk_swa"
-    with pytest.raises(ConfigError, match="topk and scaffold"):
+    with pytest.raises(ConfigError, match="scaffold and topk"):
         compose(mine, ["topk", "scaffold"])
-    # that of the setting wins over that of the folder, and a path over both
-    write("methods/mine/topk.py", 'slot = "algorithm"\nalgorithm = dict(keep=0.1)\n')
-    assert compose(mine, ["topk"]).algorithm.keep == 0.1
     write("elsewhere/topk.py", 'slot = "algorithm"\nalgorithm = dict(keep=0.2)\n')
     assert compose(mine, ["elsewhere/topk.py"]).algorithm.keep == 0.2
     write("beside.py", 'slot = "algorithm"\nalgorithm = dict(keep=0.3)\n')
@@ -155,7 +180,7 @@ def test_a_method_of_ones_own_in_ten_lines(mine, write, tmp_path, monkeypatch):
     assert compose(path).algorithm.keep == 0.2
 
 
-def test_the_later_method_wins_and_lists_grow(mine, write):
+def test_the_later_method_without_a_slot_wins_and_lists_grow(mine, write):
     write("methods/slow.py", "optim_wrapper = dict(optimizer=dict(lr=0.01))\n")
     write(
         "methods/fast.py",
@@ -171,22 +196,11 @@ def test_the_later_method_wins_and_lists_grow(mine, write):
     assert config.optim_wrapper.optimizer.lr == 2  # options come after methods
 
 
-def test_what_methods_share_is_merged_before_a_later_one_of_ones_own(mine, write):
+def test_the_order_of_methods_makes_no_difference(write):
     own = str(write("rho.py", "optim_wrapper = dict(rho=0.5)\n"))
-    for methods, rho in (
-        (["fedsam", "resnet18", own], 0.5),
-        (["fedsam", "resnet18", own, "cutout"], 0.5),
-        (["fedsam", "resnet18", "cutout", own], 0.5),
-        (["fedsam", own, "resnet18"], 0.02),  # given by then, what they share is the later one
-        ([own, "fedsam", "resnet18"], 0.02),
-    ):
-        assert compose(mine, methods).optim_wrapper.rho == rho, methods
-    write("methods/rho+fedsam.py", "optim_wrapper = dict(rho=0.7)\n")
-    assert compose(mine, ["resnet18", "fedsam", own]).optim_wrapper.rho == 0.7
-    # of the suite's methods the order makes no difference
-    orders = itertools.permutations(["fedgloss_sam", "resnet18", "fedalign"])
+    orders = itertools.permutations(["fedgloss_sam", "resnet18", "fedalign", own])
     made = [compose(setting_file("cifar10_a0"), order).to_dict() for order in orders]
-    assert made == made[:1] * 6
+    assert made == made[:1] * 24 and made[0]["optim_wrapper"]["rho"] == 0.5
 
 
 def test_imports_of_all_parts_are_kept(mine, write):
@@ -403,7 +417,7 @@ def test_a_config_with_imports_of_its_own_keeps_its_custom_imports(tmp_path):
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [*{"setting": 3, "methods": [3], "lookup": {}, "protocols": [""], "_base_": ("a", 3)}.items()],
+    [*{"setting": 3, "methods": [3], "without": {}, "protocols": [""], "_base_": ("a", 3)}.items()],
 )
 def test_keys_of_a_composition_have_their_types(tmp_path, key, value):
     path = tmp_path / "mine.py"
@@ -434,7 +448,7 @@ def test_names_are_matched_whatever_their_case_and_bases_found_from_anywhere(tmp
 def test_all_mistakes_in_methods_and_options_are_told_at_once():
     with pytest.raises(ConfigError, match=r"(?s)'fedasan'.*'fedasam'.*\n.*'swaa'.*'swa'"):
         load_config("idda_rainy", ["fedasan", "swaa"])
-    with pytest.raises(ConfigError, match=r"swa and wima contradict.*\n.*fedsam and fedasam"):
+    with pytest.raises(ConfigError, match=r"fedasam and fedsam contradict.*\n.*swa and wima"):
         load_config("cifar10_a0", ["swa", "wima", "fedsam", "fedasam"])
     with pytest.raises(ConfigError, match=r"(?s)'seed'.*KEY=VALUE\n.*'crop=\(1,'.*brackets"):
         load_config("idda_rainy", options=["seed", "crop=(1,"])

@@ -1,15 +1,15 @@
 """Every method does what its name says, with every other method that it goes with."""
 
 import contextlib
+import fnmatch
 import itertools
 import random
-from pathlib import Path
 
 import config_table
 from config_components import ROOT, SETTINGS, check_components
 
-from fedseg.config.layers import CONFIGS, read_file
-from fedseg.config.methods import SLOTS, Composition, setting_file
+from fedseg.config.layers import CONFIGS
+from fedseg.config.methods import SLOTS, Composition, read_method
 from fedseg.errors import ConfigError
 from fedseg.leaderboard.methods import BATCHNORM
 from fedseg.runner.config import complete_config
@@ -269,18 +269,21 @@ def test_named_experiments_are_short_and_named_after_their_composition(load):
             assert config.to_dict() == other.to_dict(), path
 
 
-def test_nothing_else_is_at_the_top_and_every_file_is_used(slots):
+def test_nothing_else_is_at_the_top(slots):
     assert {path.name for path in CONFIGS.iterdir() if path.suffix != ".py"} <= {
         *("README.md", "_base_", "methods", "settings", "weights", "__pycache__"),
     }
-    used = set()
-    for setting in SETTINGS:
-        composition = Composition(setting_file(setting))
-        used |= set(composition.files.values())
-    files = {path.resolve() for path in (CONFIGS / "methods").rglob("*.py")}
-    for path in files:
-        used |= {Path(layer.file).resolve() for layer in read_file(path).layers[:-1]}
-    assert files == used
+
+
+def test_every_row_of_a_method_holds_somewhere(slots):
+    """In a setting or base of the suite, with methods that exist."""
+    names = {
+        path.stem for place in ("settings", "_base_") for path in (CONFIGS / place).glob("*.py")
+    }
+    for path in (CONFIGS / "methods").glob("*.py"):
+        for row in read_method(path).rows:
+            assert fnmatch.filter(names, row.setting), f"{path}: {row.setting}"
+            assert row.others <= set(slots), f"{path}: {row.others}"
 
 
 def test_the_page_of_settings_and_methods_is_up_to_date(configs_read_once):

@@ -47,7 +47,7 @@ def test_overrides_of_the_command_line(tmp_path, text, value):
     assert load_config(path, options=[f"data_root={text}"]).data_root == value
 
 
-@pytest.mark.parametrize("key", ["setting", "methods", "methods.0", "slot", "lookup", "append"])
+@pytest.mark.parametrize("key", ["setting", "methods", "methods.0", "slot", "values", "append"])
 def test_what_is_composed_cannot_be_overridden(tmp_path, key):
     path = tmp_path / "config.py"
     path.write_text("data_root = 1")

@@ -8,4 +8,7 @@ drawn by the same rule. fedseg prepare cifar --from writes them (docs/data_sets.
 
 slot = "split"
 
-train_dataloader = dict(partition=dict(type="ReleasedPartition"))
+values = {
+    "cifar*_a*": dict(train_dataloader=dict(partition=dict(type="ReleasedPartition"))),
+    "demo_shapes": dict(train_dataloader=dict(partition=dict(type="ReleasedPartition"))),
+}

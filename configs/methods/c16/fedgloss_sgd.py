@@ -1,2 +1,0 @@
-# CIFAR's schedule of the radius is longer than these runs: none here.
-_base_ = "../fedgloss_sgd.py"

@@ -1,3 +1,0 @@
-# FedAlign's alpha.
-slot = "augmentation"
-append = {"train_dataloader.transforms": [dict(type="Mixup", alpha=0.1)]}

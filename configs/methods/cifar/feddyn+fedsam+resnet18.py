@@ -1,1 +1,0 @@
-optim_wrapper = dict(rho=0.01)  # the only value in the FedGloSS paper's table for this network

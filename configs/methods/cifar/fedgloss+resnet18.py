@@ -1,1 +1,0 @@
-_base_ = "fedgloss_sgd+resnet18.py"

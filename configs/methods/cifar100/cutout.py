@@ -1,3 +1,0 @@
-# ECCV 2022.
-slot = "augmentation"
-append = {"train_dataloader.transforms": [dict(type="Cutout", size=8)]}

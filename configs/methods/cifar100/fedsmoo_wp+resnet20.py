@@ -1,3 +1,0 @@
-# Not published with this network. The CNN's schedule of 15,000 rounds would outlast these 10,000:
-# 5,000, also in the grid of T_s.
-algorithm = dict(rho_rounds=5000)

@@ -1,2 +1,0 @@
-# Without the schedule that CIFAR-100 has with this network: it is longer than these runs.
-algorithm = dict(rho_rounds=5)

@@ -1,1 +1,0 @@
-optim_wrapper = dict(eta=0)  # published with mixup

@@ -1,5 +1,0 @@
-# ResNet20-GN as in WIMA, which says 20 % of the 500 clients per round; FedAvgM has momentum 0.9.
-_base_ = "../resnet20.py"
-
-client_sampler = dict(clients_per_round=100)
-optim_wrapper = dict(optimizer=dict(lr=0.05, momentum=0))

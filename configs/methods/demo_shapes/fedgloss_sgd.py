@@ -1,2 +1,0 @@
-# Of CIFAR-10 with a schedule for its 10,000 rounds; here without.
-_base_ = "../fedgloss_sgd.py"

@@ -1,2 +1,0 @@
-# Of the two radii that are published for street scenes, the smaller one.
-_base_ = "../cityscapes/fedasam.py"

@@ -1,5 +1,0 @@
-# The FedGloSS paper's rounds and participation.
-_base_ = "../fedgloss_sgd.py"
-
-client_sampler = dict(clients_per_round=50)
-train_cfg = dict(max_rounds=1300)

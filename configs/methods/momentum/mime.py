@@ -1,4 +1,0 @@
-# Clients have the server's momentum and, as in the paper, none of their own.
-_base_ = "../mime.py"
-
-optim_wrapper = dict(optimizer=dict(momentum=0.0))
