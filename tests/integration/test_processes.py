@@ -231,7 +231,7 @@ def test_a_run_whose_states_are_removed_says_so(tmp_path):
 
 @pytest.mark.parametrize("call", [move_away, replace, shutil.rmtree])
 def test_a_run_whose_folder_is_no_longer_its_own_stops(tmp_path, call):
-    config = toyseg.settings(tmp_path, **PLAIN, visualizer={"vis_backends": []})
+    config = toyseg.settings(tmp_path, **PLAIN)
     run = toyseg.runner(config)
     run.register_hook(CallHook(call, 3))
     with pytest.raises(ConfigError, match="was moved, removed or replaced during the run"):
@@ -246,7 +246,7 @@ def test_a_run_whose_folder_is_no_longer_its_own_stops(tmp_path, call):
 
 @pytest.mark.parametrize("name", ["results.json", "vis_data", "checkpoints", "test"])
 def test_no_link_leads_a_run_out_of_its_folder(tmp_path, name):
-    config = toyseg.settings(tmp_path / "a", **PLAIN)
+    config = toyseg.settings(tmp_path / "a", **PLAIN, visualizer=None)
     outside = tmp_path / "outside"
     outside.mkdir()
     Path(config["work_dir"]).mkdir(parents=True)
@@ -260,7 +260,7 @@ def test_no_link_leads_a_run_out_of_its_folder(tmp_path, name):
 def test_runs_of_one_process_leave_no_file_open(tmp_path):
     opened = []
     for number in range(3):
-        toyseg.train(toyseg.settings(tmp_path / str(number), **PLAIN))
+        toyseg.train(toyseg.settings(tmp_path / str(number), **PLAIN, visualizer=None))
         gc.collect()
         opened.append(len(os.listdir("/proc/self/fd")))
     assert opened[1] == opened[2]

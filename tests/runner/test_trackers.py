@@ -49,7 +49,7 @@ def test_the_numbers_of_a_line_of_the_history():
 
 
 def test_tensorboard_is_the_default_and_has_what_the_history_has(tmp_path):
-    config = toyseg.run(tmp_path, train_cfg=FEW)
+    config = toyseg.run(tmp_path, train_cfg=FEW, visualizer=None)
     events = EventAccumulator(str(tmp_path / "run" / "vis_data"))
     events.Reload()
     points = {}
@@ -138,7 +138,7 @@ def test_a_wrong_visualizer_is_refused_at_once(tmp_path, visualizer, message):
 
 
 def test_plans_and_tests_track_nothing(tmp_path):
-    config = toyseg.run(tmp_path, train_cfg=FEW)
+    config = toyseg.run(tmp_path, train_cfg=FEW, visualizer=None)
     runner = toyseg.runner(toyseg.merge(config, {"work_dir": str(tmp_path / "tested")}))
     runner.test(tmp_path / "run" / "checkpoints" / "round_000004.pth")
     assert not list((tmp_path / "tested").rglob("vis_data"))

@@ -15,6 +15,7 @@ def changed(small_config: Path, work_dir: Path, **changes) -> dict:
     base = {
         "work_dir": str(work_dir / "run"),
         "log_level": "ERROR",
+        "visualizer": {"vis_backends": []},
         "default_hooks": {"progress": None, "pictures": None, "checkpoint": {"interval": 1}},
         "train_dataloader": {"partition": {"_delete_": True, "type": "ClassHeterogeneous"}},
         "model": {"loss": {"_delete_": True, "type": "CrossEntropy"}, "projection": [6, 4]},

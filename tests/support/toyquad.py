@@ -109,6 +109,7 @@ def settings(folder: Path, algorithm: Mapping[str, Any], **changes: Any) -> dict
                 "progress": None,
                 "pictures": None,
             },
+            "visualizer": {"vis_backends": []},
             "log_level": "ERROR",
         },
         changes,

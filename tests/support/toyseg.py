@@ -356,6 +356,7 @@ def settings(folder: Path, **changes: Any) -> dict[str, Any]:
             "progress": None,
             "pictures": None,
         },
+        "visualizer": {"vis_backends": []},
         "randomness": {"seed": 0},
         "log_level": "ERROR",
     }
