@@ -17,7 +17,7 @@ values = {
     "cifar100_pam": dict(optim_wrapper=dict(rho=0.5)),
     "cifar100_pam + mixup": dict(optim_wrapper=dict(eta=0)),
     "landmarks": dict(optim_wrapper=dict(rho=0.5)),  # eta is 0 or 0.2: 0 goes with mixup on PAM
-    # uniform and heterogeneous clients; class imbalance takes the same
+    # ECCV 2022, the same table: uniform and heterogeneous clients; class imbalance takes the same
     "cityscapes": dict(optim_wrapper=dict(rho=0.1)),
     "idda": dict(optim_wrapper=dict(rho=0.5)),
     # not published: as nearly homogeneous clients, ASAM's own default, Cityscapes' radius

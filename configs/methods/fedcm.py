@@ -10,7 +10,7 @@ slot = "algorithm"
 algorithm = dict(_delete_=True, type="FedCM", alpha=0.1)
 
 values = {
-    # trained with momentum, which is counted: or the mean gradient is no mean
+    # trained with momentum: it is counted, or the mean gradient is no mean
     "cifar10_c16": dict(algorithm=dict(count_momentum=True)),
     "cifar100_c16": dict(algorithm=dict(count_momentum=True)),
     "cifar100_pam": dict(algorithm=dict(count_momentum=True)),

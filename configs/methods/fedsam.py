@@ -17,7 +17,8 @@ values = {
     "cifar100": dict(optim_wrapper=dict(rho=0.05)),  # alpha 0.5 and 1000
     "cifar100_pam": dict(optim_wrapper=dict(rho=0.05)),
     "landmarks": dict(optim_wrapper=dict(rho=0.05)),
-    # Cityscapes and IDDA, uniform and heterogeneous clients; class imbalance takes the same
+    # ECCV 2022, the same table: Cityscapes and IDDA, uniform and heterogeneous clients; class
+    # imbalance takes the same
     "feddrive": dict(optim_wrapper=dict(rho=0.01)),
     # not published: as nearly homogeneous clients, SAM's own default
     "cifar10_centralized": dict(optim_wrapper=dict(rho=0.02)),

@@ -16,7 +16,6 @@ KINDS = ("settings", "experiments", "methods", "algorithms", "datasets", "models
 SLOTS = ("algorithm", "local_optimizer", "average", "batchnorm", "regularizer", "loss", "personal")
 SLOTS += ("adapter", "augmentation", "style", "network", "compression", "privacy", "robust")
 SLOTS += ("attack",)
-MARKS = {"published": "published", "grid": "from a published grid", "ours": "ours"}
 
 
 def main() -> None:
@@ -77,20 +76,16 @@ def summary() -> None:
 
 
 def settings() -> Iterator[Row]:
-    """Each setting: data, network and rounds; for how many methods its values are published."""
+    """Each setting: data, network and rounds."""
     from fedseg.config.layers import CONFIGS
     from fedseg.config.methods import compose
-    from fedseg.config.published import RECORDS, source_of_values
 
     for path in sorted((CONFIGS / "settings").glob("*.py")):
         config = compose(path)
         data = config.train_dataloader.dataset.type.removesuffix("Dataset")
         network = config.model.get("network", config.model).type
         rounds = f"{config.train_cfg.max_rounds:,} rounds"
-        named = {tuple(r["methods"]) for r in RECORDS if path.stem in r["settings"]}
-        count = sum(source_of_values(path.stem, m) == "published" for m in named)
-        told = f"values published for {count} method{'s' * (count > 1)}" if count else ""
-        yield path.stem, f"{data}, {network}, {rounds}", told
+        yield path.stem, data, f"{network}, {rounds}"
 
 
 def experiments() -> Iterator[Row]:
@@ -119,8 +114,8 @@ def methods() -> Iterator[tuple[str, str, str, str]]:
 
 def setting_rows(composition: "Composition") -> Iterator[Row]:
     """Each method that makes sense in a setting, and where its values come from."""
+    from fedseg.config.descriptions import read_source
     from fedseg.config.methods import compose, read_method
-    from fedseg.config.published import source_of_values
     from fedseg.errors import ConfigError
 
     for name, path in composition.known.items():
@@ -128,8 +123,10 @@ def setting_rows(composition: "Composition") -> Iterator[Row]:
             compose(composition.path, [name])
         except ConfigError:
             continue
-        slots = ", ".join(slot.replace("_", " ") for slot in read_method(path).slots)
-        yield name, slots, MARKS[source_of_values(composition.title, [name])]
+        method = read_method(path)
+        slots = ", ".join(slot.replace("_", " ") for slot in method.slots)
+        rows = method.rows_of(composition.setting_names, [name])
+        yield name, slots, read_source(path, rows[-1].key if rows else None)
 
 
 def registered(kind: str) -> list[str]:

@@ -77,6 +77,7 @@ class Row:
     ``"cifar100_a*"``; ``"cifar100_a* + resnet18"`` holds only together with that method.
     """
 
+    key: str
     setting: str  # a name or a glob
     others: frozenset[str]  # methods that must be chosen, too
     values: Mapping[str, Any] | None  # None: the method does not apply there
@@ -405,7 +406,7 @@ def read_method(path: Path) -> Method:
 
 def _row(key: str, values: Mapping[str, Any] | None) -> Row:
     setting, *others = (name.strip() for name in key.split("+"))
-    return Row(setting=setting, others=frozenset(others), values=values)
+    return Row(key=key, setting=setting, others=frozenset(others), values=values)
 
 
 def _check_name(path: Path, key: str, name: str, known: Iterable[str]) -> None:

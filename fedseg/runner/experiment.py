@@ -15,7 +15,6 @@ from fedseg.checks import walk
 from fedseg.config.components import VAL, check_roots, match_case
 from fedseg.config.layers import get, layers_of, naming, read_file, set_values
 from fedseg.config.methods import KEYS, compose, make_importable, setting_file
-from fedseg.config.published import far_from_published
 from fedseg.config.schema import check_value
 from fedseg.errors import ConfigError, DataError, Mistakes
 from fedseg.models.network_options import read_network
@@ -241,8 +240,6 @@ def check(config: Config, *loaders: str) -> Config:
     with naming(config):
         match_case(dict(config.items()))
         complete = complete_config(config)
-        for message in far_from_published(complete):
-            warnings.warn(message)  # noqa: B028
         check_roots(dict(complete.items()), *loaders)
         if complete.get("custom_imports"):
             import_modules(complete.custom_imports)

@@ -3,7 +3,6 @@
 import copy
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from config_components import SETTINGS
@@ -11,7 +10,6 @@ from mmengine.config import Config
 
 from fedseg.config import methods
 from fedseg.config.methods import Composition, compose, setting_file
-from fedseg.config.published import RECORDS
 
 
 @pytest.fixture(scope="module")
@@ -23,12 +21,6 @@ def load(configs_read_once) -> Callable[..., Config]:
         return compose(setting_file(setting), methods)
 
     return lambda *names: copy.deepcopy(composed(*names))
-
-
-@pytest.fixture(scope="session")
-def published() -> list[dict[str, Any]]:
-    """What the papers print, for settings with methods."""
-    return RECORDS
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,7 @@ import fnmatch
 import itertools
 import random
 
-import config_table
-from config_components import ROOT, SETTINGS, check_components
+from config_components import SETTINGS, check_components
 
 from fedseg.config.layers import CONFIGS
 from fedseg.config.methods import SLOTS, Composition, read_method
@@ -284,8 +283,3 @@ def test_every_row_of_a_method_holds_somewhere(slots):
         for row in read_method(path).rows:
             assert fnmatch.filter(names, row.setting), f"{path}: {row.setting}"
             assert row.others <= set(slots), f"{path}: {row.others}"
-
-
-def test_the_page_of_settings_and_methods_is_up_to_date(configs_read_once):
-    page = (ROOT / "configs" / "README.md").read_text(encoding="utf-8")
-    assert config_table.page() == page, "run python docs/site/config_table.py"

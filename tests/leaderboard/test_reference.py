@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from fedseg.config.published import far_from_published
 from fedseg.leaderboard.reference import PAPERS, read_json, read_published
 
 CONTENT = {  # paper -> records, sum of their values, records in doubt
@@ -118,10 +117,3 @@ def test_known_data_have_the_published_counts():
             assert counts[f"idda_{shift}_{kind}"] == idda
     assert known["idda_rainy_uniform"]["test"]["unseen"]["samples"] == 2100
     assert len({e["train"]["partition_sha256"][0] for n, e in known.items() if "_" in n}) == 12
-
-
-def test_values_far_from_every_published_one_are_told():
-    near = {"algorithm": {"mu": 0}, "train_cfg": {"max_rounds": 10**8}}
-    assert not list(far_from_published({**near, "optim_wrapper": {"rho": 0.1}}))
-    (message,) = far_from_published({**near, "optim_wrapper": {"rho": 1000.0}})
-    assert message == "optim_wrapper.rho: 1000 is far outside the published 0.005 to 0.7"

@@ -31,8 +31,7 @@ def sweep(config, root, **changes):
 
 def test_every_combination_has_a_folder_of_its_own(small_config, tmp_path):
     grid = [["optim_wrapper.rho=0.1", "optim_wrapper.rho=1e9"], ["averaging.cycle=1"]]
-    with pytest.warns(UserWarning, match=r"rho: 1e\+09 is far outside the published"):
-        jobs = sweep(small_config, tmp_path, seeds=[0, 3], grid=grid)
+    jobs = sweep(small_config, tmp_path, seeds=[0, 3], grid=grid)
     name = small_config.stem
     expected = [
         f"{name},optim_wrapper.rho={rho},averaging.cycle=1/seed{seed}"
