@@ -11,10 +11,9 @@ import torch
 from fedseg.algorithms.fedavg import FedAvg
 from fedseg.batchnorm import batchnorm_layers, frozen_running_statistics
 from fedseg.config.schema import NonNegative
-from fedseg.core.client import Client
+from fedseg.core.client import Client, LocalOptimizer
 from fedseg.core.flat import FlatModel
 from fedseg.core.messages import Exchange
-from fedseg.optim import OptimWrapper
 from fedseg.registry import ALGORITHMS
 
 
@@ -37,7 +36,7 @@ class Ditto(FedAvg):
         super().__init__(server_optim)
         self.lam = lam
 
-    def setup(self, flat: FlatModel, local: OptimWrapper, max_rounds: int) -> None:
+    def setup(self, flat: FlatModel, local: LocalOptimizer, max_rounds: int) -> None:
         self._trained = torch.empty_like(flat.w)
         self._norms = list(batchnorm_layers(flat.model).values())
 

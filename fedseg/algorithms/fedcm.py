@@ -18,11 +18,10 @@ from fedseg.algorithms.fedavg import FedAvg
 from fedseg.algorithms.mean_gradient import check_optimizer, k_eta
 from fedseg.config.schema import Float32
 from fedseg.core.aggregate import Aggregate
-from fedseg.core.client import Client
+from fedseg.core.client import Client, LocalOptimizer
 from fedseg.core.flat import FlatModel
 from fedseg.core.messages import Message, Update
 from fedseg.core.server import Server
-from fedseg.optim import OptimWrapper
 from fedseg.registry import ALGORITHMS
 
 
@@ -53,7 +52,7 @@ class FedCM(FedAvg):
         self.weigh_samples = weigh_samples
         self.sums = {"delta": ("per_step", "samples") if weigh_samples else "per_step"}
 
-    def setup(self, flat: FlatModel, local: OptimWrapper, max_rounds: int) -> None:
+    def setup(self, flat: FlatModel, local: LocalOptimizer, max_rounds: int) -> None:
         check_optimizer(local, type(self).__name__, self.count_momentum)
 
     def broadcast(self, server: Server) -> Message:

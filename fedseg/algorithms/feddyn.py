@@ -27,7 +27,8 @@ class FedDyn(Algorithm):
         beta: inverse strength of the quadratic term (1/alpha in the paper).
     """
 
-    client_vectors = server_vectors = ("sigma",)
+    client_vectors: tuple[str, ...] = ("sigma",)
+    server_vectors: tuple[str, ...] = ("sigma",)
     sums = {"delta": "uniform"}
 
     def __init__(self, beta: Positive) -> None:

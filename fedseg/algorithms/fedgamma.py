@@ -9,9 +9,9 @@ authors' group.
 """
 
 from fedseg.algorithms.scaffold import SCAFFOLD
+from fedseg.core.client import LocalOptimizer
 from fedseg.core.flat import FlatModel
 from fedseg.errors import ConfigError
-from fedseg.optim import OptimWrapper
 from fedseg.optim.sam import SAMOptimWrapper
 from fedseg.registry import ALGORITHMS
 
@@ -20,7 +20,7 @@ from fedseg.registry import ALGORITHMS
 class FedGamma(SCAFFOLD):
     """SCAFFOLD for SAM's gradients; arguments as :class:`SCAFFOLD`."""
 
-    def setup(self, flat: FlatModel, local: OptimWrapper, max_rounds: int) -> None:
+    def setup(self, flat: FlatModel, local: LocalOptimizer, max_rounds: int) -> None:
         if not isinstance(local, SAMOptimWrapper):
             raise ConfigError(
                 f"optim_wrapper.type: FedGamma is SCAFFOLD with SAM's gradient, and "

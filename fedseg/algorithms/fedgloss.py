@@ -80,7 +80,7 @@ class FedGloSS(FedDyn):
 
     def radius(self, round_: int) -> float:
         """The server's radius in a round (from 1)."""
-        if not self.released_rules or self.rho_rounds < 1 or round_ == 1:
+        if not self.released_rules or self.rho0 is None or round_ == 1:
             return linear_warmup(self.rho0, self.rho_server, self.rho_rounds, round_)
         if self.rho_rounds == 1 or round_ > self.rho_rounds + 1:
             return self.rho_server

@@ -13,11 +13,10 @@ from annotated_types import Interval
 
 from fedseg.algorithms.fedavg import FedAvg
 from fedseg.config.schema import Float32
-from fedseg.core.client import Client
+from fedseg.core.client import Client, LocalOptimizer
 from fedseg.core.flat import FlatModel
 from fedseg.core.messages import Update
 from fedseg.errors import ConfigError
-from fedseg.optim import OptimWrapper
 from fedseg.registry import ALGORITHMS
 
 
@@ -28,7 +27,7 @@ class PartTraining(FedAvg):
     momentum do to it is undone after every step.
     """
 
-    def setup(self, flat: FlatModel, local: OptimWrapper, max_rounds: int) -> None:
+    def setup(self, flat: FlatModel, local: LocalOptimizer, max_rounds: int) -> None:
         if self.local_state is None or not self.local_state.parameter_names:
             raise ConfigError(
                 f"personal: {type(self).__name__} needs a part that stays with the clients, such "
@@ -39,17 +38,19 @@ class PartTraining(FedAvg):
         personal = self.local_state.parameter_names
         self._personal = [p for name, p in trained.items() if name in personal]
         self._shared = [p for name, p in trained.items() if name not in personal]
+        self._personal_mask = self.local_state.parameter_mask
+        self._shared_mask = ~self._personal_mask
 
     def train_personal(self, client: Client) -> None:
         """Train the personal part from here on."""
         self._fix(self._shared, self._personal)
-        self._fixed = ~self.local_state.parameter_mask
+        self._fixed = self._shared_mask
         self._values = client.w.clone()
 
     def train_shared(self, client: Client) -> None:
         """Train the shared part from here on."""
         self._fix(self._personal, self._shared)
-        self._fixed = self.local_state.parameter_mask
+        self._fixed = self._personal_mask
         self._values = client.w.clone()
 
     @staticmethod
@@ -89,7 +90,7 @@ class FedRep(PartTraining):
         super().__init__(server_optim, uniform=True)
         self.personal_share = personal_share
 
-    def setup(self, flat: FlatModel, local: OptimWrapper, max_rounds: int) -> None:
+    def setup(self, flat: FlatModel, local: LocalOptimizer, max_rounds: int) -> None:
         super().setup(flat, local, max_rounds)
         for number, client in enumerate(self.data.clients):
             if self.data.num_steps(number) < 2:

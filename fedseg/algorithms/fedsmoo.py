@@ -15,12 +15,11 @@ from fedseg.algorithms.feddyn import FedDyn
 from fedseg.algorithms.perturbation import WeightPerturbation
 from fedseg.config.schema import NonNegative, Positive
 from fedseg.core.aggregate import Aggregate
-from fedseg.core.client import Client
+from fedseg.core.client import Client, LocalOptimizer
 from fedseg.core.flat import FlatModel
 from fedseg.core.messages import Message, Update
 from fedseg.core.server import Server
 from fedseg.core.vectors import linear_warmup, scale_to_norm
-from fedseg.optim import OptimWrapper
 from fedseg.optim.local import check_warmup, check_warmup_end
 from fedseg.registry import ALGORITHMS
 
@@ -63,7 +62,7 @@ class FedSMOO(WeightPerturbation, FedDyn):
         """The radius in a round (from 1)."""
         return linear_warmup(self.rho0, self.rho, self.rho_rounds, round_)
 
-    def setup(self, flat: FlatModel, local: OptimWrapper, max_rounds: int) -> None:
+    def setup(self, flat: FlatModel, local: LocalOptimizer, max_rounds: int) -> None:
         super().setup(flat, local, max_rounds)
         check_warmup_end("algorithm", self.rho_rounds, max_rounds)
         self._epsilon = torch.empty_like(flat.w)

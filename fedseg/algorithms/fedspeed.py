@@ -20,12 +20,11 @@ import torch
 from fedseg.algorithms.perturbation import WeightPerturbation
 from fedseg.config.schema import NonNegative, Positive, Share
 from fedseg.core.aggregate import Aggregate
-from fedseg.core.client import Client
+from fedseg.core.client import Client, LocalOptimizer
 from fedseg.core.flat import FlatModel
 from fedseg.core.messages import Update
 from fedseg.core.server import Server
 from fedseg.core.vectors import descend, scale_to_norm
-from fedseg.optim import OptimWrapper
 from fedseg.registry import ALGORITHMS
 
 
@@ -60,7 +59,7 @@ class FedSpeed(WeightPerturbation):
         self.all_corrections = all_corrections
         self.server_vectors = ("ghat",) if all_corrections else ()
 
-    def setup(self, flat: FlatModel, local: OptimWrapper, max_rounds: int) -> None:
+    def setup(self, flat: FlatModel, local: LocalOptimizer, max_rounds: int) -> None:
         super().setup(flat, local, max_rounds)
         self._plain = torch.empty_like(flat.w)
 

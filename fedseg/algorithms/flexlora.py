@@ -5,20 +5,21 @@ Resources", NeurIPS 2024 (FlexLoRA, here with one rank for all); Singhal et al.,
 Aggregation for Federated and Efficient Fine-Tuning of Foundation Models", ACL 2025.
 """
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from fedseg.algorithms.fedavg import FedAvg
 from fedseg.core.aggregate import Aggregate, Sums
-from fedseg.core.client import Client
+from fedseg.core.client import Client, LocalOptimizer
 from fedseg.core.flat import FlatModel, Slot
 from fedseg.core.messages import ClientResult, Message, Payload
 from fedseg.core.server import Server
 from fedseg.errors import ConfigError
-from fedseg.optim import OptimWrapper
 from fedseg.registry import ALGORITHMS
 
 RESIDUAL = "residual"
@@ -87,7 +88,7 @@ class AdapterAlgorithm(FedAvg):
     def __init__(self) -> None:
         super().__init__()
 
-    def setup(self, flat: FlatModel, local: OptimWrapper, max_rounds: int) -> None:
+    def setup(self, flat: FlatModel, local: LocalOptimizer, max_rounds: int) -> None:
         kind = type(self).__name__
         slots = {slot.name: slot for slot in flat.slots}
         self.adapters: dict[str, Adapter] = {}
@@ -113,6 +114,17 @@ class AdapterAlgorithm(FedAvg):
     def new_sums(self) -> AdapterSums:
         return AdapterSums(self.sums, self.adapters, self._start)
 
+    def step(self, server: Server, sums: Aggregate) -> None:
+        """FedAvg's step for the whole vector, then the rule for the adapters."""
+        if not isinstance(sums, AdapterSums):
+            raise TypeError(f"{type(self).__name__} needs AdapterSums, not {type(sums).__name__}")
+        super().step(server, sums)
+        self.step_adapters(server, sums)
+
+    @abstractmethod
+    def step_adapters(self, server: Server, sums: AdapterSums) -> None:
+        """Change the model of FedAvg by the products of the clients' adapters."""
+
 
 @ALGORITHMS.register_module()
 class FlexLoRA(AdapterAlgorithm):
@@ -123,8 +135,7 @@ class FlexLoRA(AdapterAlgorithm):
     and the other columns of B are zero. What is sent are the factors, as without it.
     """
 
-    def step(self, server: Server, sums: AdapterSums) -> None:
-        super().step(server, sums)
+    def step_adapters(self, server: Server, sums: AdapterSums) -> None:
         for layer, adapter in self.adapters.items():
             b, a = low_rank(*sums.product(layer), rank=adapter.a.shape[0])
             adapter.write(server.w, b, a)
@@ -137,9 +148,10 @@ class FedExLoRA(AdapterAlgorithm):
     Clients receive the sum of all residuals so far, which is as large as those weights.
     """
 
-    def setup(self, flat: FlatModel, local: OptimWrapper, max_rounds: int) -> None:
+    def setup(self, flat: FlatModel, local: LocalOptimizer, max_rounds: int) -> None:
         super().setup(flat, local, max_rounds)
-        layers = [flat.model.get_submodule(name) for name in self.adapters]
+        # peft's LoraLayer, which is optional
+        layers: list[Any] = [flat.model.get_submodule(name) for name in self.adapters]
         self._scale = layers[0].scaling["default"]
         self._frozen = [layer.get_base_layer().weight for layer in layers]
         self._initial = [weight.detach().clone() for weight in self._frozen]
@@ -154,8 +166,7 @@ class FedExLoRA(AdapterAlgorithm):
         for weight, initial, part in zip(self._frozen, self._initial, parts, strict=True):
             weight.data.copy_(initial + part.view(initial.shape))
 
-    def step(self, server: Server, sums: AdapterSums) -> None:
-        super().step(server, sums)
+    def step_adapters(self, server: Server, sums: AdapterSums) -> None:
         residuals = []
         for layer, adapter in self.adapters.items():
             b_of_clients, a_of_clients = sums.product(layer)

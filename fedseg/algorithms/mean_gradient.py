@@ -12,12 +12,11 @@ from typing import Any
 
 from torch.optim import SGD
 
-from fedseg.core.client import Client
+from fedseg.core.client import Client, LocalOptimizer
 from fedseg.errors import ConfigError, TrainingError
-from fedseg.optim import OptimWrapper
 
 
-def check_optimizer(local: OptimWrapper, algorithm: str, count_momentum: bool) -> None:
+def check_optimizer(local: LocalOptimizer, algorithm: str, count_momentum: bool) -> None:
     """Raise ConfigError unless a client moves by a sum of gradients times one learning rate.
 
     Warns of momentum that is not counted.

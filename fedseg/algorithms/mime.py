@@ -15,6 +15,7 @@ rejected: clients must not change the momentum.
 """
 
 from collections.abc import Mapping
+from typing import ClassVar
 
 import torch
 
@@ -43,7 +44,7 @@ class MIMELite(Algorithm):
             is the paper's average.
     """
 
-    exchanges = (Exchange(full_gradient=True),)
+    exchanges: ClassVar[tuple[Exchange, ...]] = (Exchange(full_gradient=True),)
     server_vectors = ("m",)
     sums = {"delta": "uniform", "gradient": "uniform"}
 

@@ -6,7 +6,7 @@ import torch
 
 from fedseg.batchnorm import batchnorm_layers, frozen_running_statistics
 from fedseg.core.algorithm import Algorithm
-from fedseg.core.client import Client
+from fedseg.core.client import Client, LocalOptimizer
 from fedseg.core.flat import FlatModel
 from fedseg.core.messages import Exchange
 from fedseg.errors import ConfigError
@@ -26,7 +26,7 @@ class WeightPerturbation(Algorithm):
     def __init__(self, freeze_statistics: bool) -> None:
         self.freeze_statistics = freeze_statistics
 
-    def setup(self, flat: FlatModel, local: OptimWrapper, max_rounds: int) -> None:
+    def setup(self, flat: FlatModel, local: LocalOptimizer, max_rounds: int) -> None:
         super().setup(flat, local, max_rounds)
         if type(local).gradient is not OptimWrapper.gradient:  # SAM's, or one of the user's own
             raise ConfigError(

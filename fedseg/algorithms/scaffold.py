@@ -17,12 +17,11 @@ from fedseg.algorithms.mean_gradient import check_optimizer, k_eta
 from fedseg.config.schema import Positive
 from fedseg.core.aggregate import Aggregate
 from fedseg.core.algorithm import Algorithm
-from fedseg.core.client import Client
+from fedseg.core.client import Client, LocalOptimizer
 from fedseg.core.flat import FlatModel
 from fedseg.core.messages import Message, Update
 from fedseg.core.server import Server
 from fedseg.core.vectors import descend
-from fedseg.optim import OptimWrapper
 from fedseg.registry import ALGORITHMS
 
 
@@ -43,7 +42,7 @@ class SCAFFOLD(Algorithm):
         self.eta_g = eta_g
         self.count_momentum = count_momentum
 
-    def setup(self, flat: FlatModel, local: OptimWrapper, max_rounds: int) -> None:
+    def setup(self, flat: FlatModel, local: LocalOptimizer, max_rounds: int) -> None:
         check_optimizer(local, type(self).__name__, self.count_momentum)
 
     def broadcast(self, server: Server) -> Message:

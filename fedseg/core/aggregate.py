@@ -125,14 +125,18 @@ class Aggregate:
         self.weights.update(block.weights)
         _merge_sums(self._vectors, block._vectors)
         _merge_sums(self._counters, block._counters)
-        if self._buffers is None:
-            self._buffers = block._buffers.copy()
-        else:
-            self._buffers.merge(block._buffers)
+        if block._buffers is not None:
+            self._merge_buffers(block._buffers)
         for name, payload in block._payloads.items():
             self._add_payload(name, payload)
         for name, numbers in block.numbers.items():
             self.numbers.setdefault(name, {}).update(numbers)
+
+    def _merge_buffers(self, buffers: WeightedSum) -> None:
+        if self._buffers is None:
+            self._buffers = buffers.copy()
+        else:
+            self._buffers.merge(buffers)
 
     def mean(self, name: str = "delta", weighting: str | None = None) -> Tensor:
         """The weighted mean of a vector over the clients that sent it, float64, a new tensor.
@@ -163,6 +167,8 @@ class Aggregate:
 
     def buffers(self) -> Tensor:
         """The mean of the float buffers by samples, float64, a new tensor."""
+        if self._buffers is None:
+            raise ValueError("no update was added, so there is no mean of the buffers")
         return self._buffers.mean()
 
     def counters(self) -> dict[str, Tensor]:

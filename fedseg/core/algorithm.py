@@ -40,9 +40,9 @@ class Algorithm(ABC):
     """
 
     exchanges: ClassVar[tuple[Exchange, ...]] = (Exchange(),)
-    client_vectors: ClassVar[tuple[str, ...]] = ()
+    client_vectors: tuple[str, ...] = ()
     own_model: ClassVar[str | None] = None
-    server_vectors: ClassVar[tuple[str, ...]] = ()
+    server_vectors: tuple[str, ...] = ()
     sums: Sums = {"delta": "samples"}
     payloads: Sequence[Payload] = ()
     needs_every_update: ClassVar[bool] = False

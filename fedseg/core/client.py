@@ -122,8 +122,8 @@ class Client:
         self.lr = trainer.local.optimizer.param_groups[0]["lr"]
         self.step = 0
         self.batch = None
-        self.loss: Tensor | None = None
-        self.full_gradient: Tensor | None = None
+        self.loss: Tensor  # from the first pass on
+        self.full_gradient: Tensor  # from the pass over all samples on
         self._replays = trainer.replays(task.exchange)
         self._random_state: tuple[Tensor, Tensor | None] | None = None
         device = self.w.device

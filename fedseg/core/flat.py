@@ -298,7 +298,7 @@ def _dense_strides(tensor: Tensor, channels_last: bool) -> tuple[int, ...]:
     return torch.empty(tensor.shape, device="meta").to(memory_format=memory_format).stride()
 
 
-def _lay_out(tensors: dict[str, Tensor], channels_last: bool) -> tuple[list[Slot], int]:
+def _lay_out(tensors: Mapping[str, Tensor], channels_last: bool) -> tuple[list[Slot], int]:
     """Slots for tensors, one after the other, and the length of the vector that has them."""
     slots: list[Slot] = []
     offset = 0

@@ -202,14 +202,13 @@ class LocalState:
         if not trained:
             return None
         pooled = self._pooled_buffers(buffers, trained)
-        total = sum(samples for samples, _ in trained)
         if self.own_model and own_model:
-            models = [(n / total, state[self.own_model].to(w).double()) for n, state in trained]
-            return sum(model * share for share, model in models).to(w), pooled
+            models = [(samples, state[self.own_model].to(w)) for samples, state in trained]
+            return _mean_by_samples(models).to(w), pooled
         w = w.clone()
         if self.parameter_names:
-            parts = [(n / total, state[PARAMETERS].double()) for n, state in trained]
-            w[self.parameters] = sum(part * share for share, part in parts).to(w)
+            parts = [(samples, state[PARAMETERS]) for samples, state in trained]
+            w[self.parameters] = _mean_by_samples(parts).to(w)
         return w, pooled
 
     def _pooled_buffers(
@@ -244,6 +243,15 @@ def shared_slots(flat: FlatModel, local_state: LocalState | None) -> list[Slot]:
     """The slots of the parameters that are sent: all but personal and empty ones."""
     personal = local_state.parameter_names if local_state is not None else frozenset()
     return [slot for slot in flat.slots if slot.numel and slot.name not in personal]
+
+
+def _mean_by_samples(vectors: Sequence[tuple[int, Tensor]]) -> Tensor:
+    """The mean of vectors, float64; each is given with its number of samples."""
+    total = sum(samples for samples, _ in vectors)
+    mean = torch.zeros_like(vectors[0][1], dtype=torch.float64)
+    for samples, vector in vectors:
+        mean += vector.double() * (samples / total)
+    return mean
 
 
 def _mask(vector: Tensor, slots: Sequence[Slot]) -> Tensor:

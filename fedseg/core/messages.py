@@ -28,6 +28,12 @@ class Payload:
     shape: tuple[NonNegativeInt | Literal["classes", "clients"], ...] | None = None
     broadcast: bool = False
 
+    def sizes(self, w: Tensor) -> tuple[int, ...]:
+        """The shape of the tensor, once its names have been replaced by numbers."""
+        if self.shape is None:
+            return tuple(w.shape)
+        return tuple(int(size) for size in self.shape)
+
 
 @dataclass(frozen=True)
 class Exchange:

@@ -73,9 +73,9 @@ class Server:
         """Allocate the payloads that every message broadcasts to the clients, zeros at first."""
         for payload in payloads:
             if payload.broadcast:
-                shape = self.w.shape if payload.shape is None else payload.shape
-                zeros = torch.zeros(shape, dtype=torch.float64, device=self.w.device)
-                self.state[payload.name] = zeros
+                self.state[payload.name] = torch.zeros(
+                    payload.sizes(self.w), dtype=torch.float64, device=self.w.device
+                )
                 self._broadcast.append(payload.name)
 
     def message(

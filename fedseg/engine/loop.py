@@ -235,9 +235,9 @@ class FederatedTrainLoop(BaseLoop):
             # 5. Step: noise if the run is private; the server rule gives the new global model
             self._step(sums, record)
         # 6. Commit: the round's client states become the current ones
-        self._commit(record)
+        line = self._commit(record)
         # 7. Evaluate every domain if it is time, write the history's line, checkpoint
-        self._finish_round(self.pending)
+        self._finish_round(line)
 
     def _task(self, client: int) -> Task:
         """The work of a client in the present exchange."""
@@ -372,7 +372,8 @@ class FederatedTrainLoop(BaseLoop):
             raise TrainingError(f"{model} goes from norm {previous_norm:.3g} to {norm:.3g} {when}")
         return norm
 
-    def _commit(self, record: RoundRecord) -> None:
+    def _commit(self, record: RoundRecord) -> dict[str, Any]:
+        """Make the round count; returns its line, which lacks the evaluation."""
         run = self.runner
         run.store.commit(run.round)
         run.server.norms = {name: statistics.median(norms) for name, norms in record.norms.items()}
@@ -389,6 +390,7 @@ class FederatedTrainLoop(BaseLoop):
         finally:  # a stop in there keeps the round, and the next one has its rate
             for scheduler in run.param_schedulers:
                 scheduler.step()
+        return line
 
     def _finish_round(self, line: dict[str, Any]) -> None:
         run = self.runner

@@ -98,10 +98,8 @@ def _check_payloads(
         if name not in declared:
             known = ", ".join(declared) or "none"
             raise ConfigError(f"{name!r} is not a declared payload; declared: {known}")
-        shape = declared[name].shape
-        _check_tensor(
-            f"payload {name!r}", payload, message.w.shape if shape is None else shape, message.w
-        )
+        sizes = declared[name].sizes(message.w)
+        _check_tensor(f"payload {name!r}", payload, sizes, message.w)
 
 
 def _check_tensor(field: str, value: object, shape: tuple[int, ...], like: Tensor) -> None:

@@ -49,7 +49,7 @@ class ClassWeights(LocalLoss):
         self.most = most
 
     def setup(self, flat: FlatModel) -> None:
-        require_segmentor(flat.model, self)
+        self.model = require_segmentor(flat.model, self)
 
     def receive(self, client: Client) -> None:
         pixels = client.payloads[PIXELS]
@@ -59,7 +59,7 @@ class ClassWeights(LocalLoss):
         self.image_pixels = torch.zeros(len(pixels), device=pixels.device)
 
     def loss(self, client: Client) -> Tensor:
-        model = client.model
+        model = self.model
         num_classes = len(self.weights)
         labels = client.batch["data_samples"].long()
         if num_classes <= ERASED:

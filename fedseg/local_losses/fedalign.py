@@ -64,7 +64,9 @@ class FedAlign(LocalLoss):
     def setup(self, flat: FlatModel) -> None:
         needed = ["last_stage_input", "last_stage_output"]
         require_layers(flat.model, self, needed, "a ResNet")
-        self._slim = Slim(flat.model.stages[-1])
+        stages = flat.model.get_submodule("stages")
+        self._last_stage = list(stages.children())[-1]
+        self._slim = Slim(self._last_stage)
 
     def loss(self, client: Client) -> Tensor:
         if self.mu == 0:
@@ -75,7 +77,7 @@ class FedAlign(LocalLoss):
         after = outputs["last_stage_output"].detach()  # f_L
         first = before[:, : self._slim.kept(before.shape[1], self.width)]
         with self._slim.at(self.width):
-            after_slim = client.model.stages[-1](first)
+            after_slim = self._last_stage(first)
         lipschitz = self._lipschitz_loss(first, after_slim, before, after)
         if self.relative:
             lipschitz = lipschitz * (loss / lipschitz.clamp_min(TINY)).detach()
@@ -101,9 +103,9 @@ def join_channels(before: Tensor, after: Tensor) -> Tensor:
     before = full_precision(before)
     after = full_precision(after)
     if before.shape[2] > after.shape[2]:
-        before = F.adaptive_avg_pool2d(before, after.shape[2:])
+        before = F.adaptive_avg_pool2d(before, (after.shape[2], after.shape[3]))
     elif before.shape[2] < after.shape[2]:
-        after = F.adaptive_avg_pool2d(after, before.shape[2:])
+        after = F.adaptive_avg_pool2d(after, (before.shape[2], before.shape[3]))
     before = before.flatten(2)
     after = after.flatten(2)
     pixels = before.shape[2]

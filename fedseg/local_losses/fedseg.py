@@ -34,7 +34,6 @@ from fedseg.local_losses.pixel_contrast import (
 )
 from fedseg.local_losses.requirements import require_pixel_features, require_segmentor
 from fedseg.models.losses import PixelLoss
-from fedseg.models.segmentor import Segmentor
 from fedseg.names import ERASED
 from fedseg.registry import LOCAL_LOSSES
 
@@ -86,20 +85,20 @@ class FedSeg(LocalLoss):
         self.anchors = anchors
 
     def setup(self, flat: FlatModel) -> None:
-        require_segmentor(flat.model, self)
-        if self.background and not isinstance(flat.model.criterion, PixelLoss):
+        self.model = require_segmentor(flat.model, self)
+        if self.background and not isinstance(self.model.criterion, PixelLoss):
             raise ConfigError(
                 "local_loss.background: needs model.loss CrossEntropy or OHEMCrossEntropy, not "
-                f"{type(flat.model.criterion).__name__}: take one of them, or set it to False"
+                f"{type(self.model.criterion).__name__}: take one of them, or set it to False"
             )
-        if self.contrast or self.pseudo:
-            require_pixel_features(flat.model, self)
+        self._compares = self.contrast > 0 or self.pseudo > 0
+        if self._compares:
+            require_pixel_features(self.model, self)
 
     def receive(self, client: Client) -> None:
         self.unknown = self._unknown_classes(client)
-        self.prototypes = self.classes = None
-        if self.contrast or self.pseudo:
-            prototypes = image_prototypes(client, self.data, self.threshold)
+        if self._compares:
+            prototypes = image_prototypes(client, self.model, self.data, self.threshold)
             self.prototypes, self.classes = prototypes
 
     def _unknown_classes(self, client: Client) -> Tensor | None:
@@ -118,15 +117,15 @@ class FedSeg(LocalLoss):
 
     def loss(self, client: Client) -> Tensor:
         labels = client.batch["data_samples"]
-        layers = client.model(client.batch["inputs"], mode="layers")
-        total = self._labels_loss(client.model, layers["logits"], labels)
-        if self.prototypes is None:
+        layers = self.model(client.batch["inputs"], mode="layers")
+        total = self._labels_loss(layers["logits"], labels)
+        if not self._compares:
             return total
         num_classes = layers["logits"][0].shape[1]
         features = layers["pixel_features"]
         small = small_labels(labels, features.shape[-2:], num_classes)
         with torch.autocast(labels.device.type, enabled=False):
-            embeddings = embed(client, features)
+            embeddings = embed(self.model, features)
             if self.contrast:
                 labelled = small.masked_fill(small == ERASED, NONE)
                 total = total + self.contrast * self._contrast(embeddings, labelled, num_classes)
@@ -137,8 +136,9 @@ class FedSeg(LocalLoss):
                 total = total + self.pseudo * self._contrast(embeddings, guessed, num_classes)
         return total
 
-    def _labels_loss(self, model: Segmentor, logits: Sequence[Tensor], labels: Tensor) -> Tensor:
+    def _labels_loss(self, logits: Sequence[Tensor], labels: Tensor) -> Tensor:
         """Cross-entropy of labelled pixels, and of erased ones for the classes outside F."""
+        model = self.model
         if not self.background or self.unknown is None:
             return total_loss(model.losses(logits, labels))
         if self.known == "client":

@@ -15,7 +15,7 @@ from fedseg.core.local_loss import full_precision
 from fedseg.core.passes import at_rest, client_batches
 from fedseg.local_losses.counting import count_by_group
 from fedseg.models.losses import low
-from fedseg.models.segmentor import resize
+from fedseg.models.segmentor import Segmentor, resize
 from fedseg.names import ERASED
 
 NONE = -1  # the label of pixels without one
@@ -75,9 +75,9 @@ def choose_anchors(labels: Tensor, limit: int, num_classes: int) -> tuple[Tensor
     return order[places], anchor_labels
 
 
-def embed(client: Client, features: Tensor) -> Tensor:
+def embed(model: Segmentor, features: Tensor) -> Tensor:
     """Embeddings [B, D, h, w] of features, of length 1."""
-    return F.normalize(client.model.projection(full_precision(features)), dim=1)
+    return F.normalize(model.projection(full_precision(features)), dim=1)
 
 
 def small_labels(labels: Tensor, size: torch.Size, num_classes: int) -> Tensor:
@@ -100,16 +100,18 @@ def pseudo_labels(logits: Tensor, labels: Tensor, threshold: float) -> Tensor:
     return torch.where(counts, classes, NONE)
 
 
-def image_prototypes(client: Client, data: ClientData, threshold: float) -> tuple[Tensor, Tensor]:
+def image_prototypes(
+    client: Client, model: Segmentor, data: ClientData, threshold: float
+) -> tuple[Tensor, Tensor]:
     """The mean embedding of each class in each of a client's images, under its present model.
 
     Args:
+        model: the client's.
         threshold: probability above which the model's prediction labels an erased pixel.
 
     Returns:
         Prototypes [P, D] and their classes [P].
     """
-    model = client.model
     sums = []
     counts = []
     for batch in client_batches(client, data):
@@ -117,7 +119,7 @@ def image_prototypes(client: Client, data: ClientData, threshold: float) -> tupl
         with torch.no_grad(), at_rest(model):
             with client.autocast():
                 layers = model.layers(batch["inputs"], auxiliary=False)
-            vectors = embed(client, layers["pixel_features"])
+            vectors = embed(model, layers["pixel_features"])
         logits = resize(layers["logits"][0], labels.shape[-2:], model.align_corners)
         num_classes = logits.shape[1]
         small = small_labels(labels, vectors.shape[-2:], num_classes)

@@ -25,13 +25,14 @@ def require_layers(model: nn.Module, loss: LocalLoss, names: Sequence[str], inst
             )
 
 
-def require_segmentor(model: nn.Module, loss: LocalLoss) -> None:
-    """Raise ConfigError unless the model is a Segmentor."""
+def require_segmentor(model: nn.Module, loss: LocalLoss) -> Segmentor:
+    """The model; ConfigError unless it is a Segmentor."""
     if not isinstance(model, Segmentor):
         raise ConfigError(
             f"local_loss: {type(loss).__name__} is for segmentation; use a model of type "
             f"Segmentor, which {type(model).__name__} is not, or another loss"
         )
+    return model
 
 
 def require_pixel_features(model: Segmentor, loss: LocalLoss) -> None:

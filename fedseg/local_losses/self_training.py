@@ -69,6 +69,7 @@ class SelfTraining(LocalLoss):
                 "local_loss: SelfTraining needs a model of type Segmentor whose loss is "
                 f"CrossEntropy or OHEMCrossEntropy, not {type(flat.model).__name__}"
             )
+        self.model = flat.model
         self.initial = flat.w.clone()
 
     def receive(self, client: Client) -> None:
@@ -77,7 +78,7 @@ class SelfTraining(LocalLoss):
         self.teacher = torch.where(teacher.any(), teacher, self.initial)
 
     def loss(self, client: Client) -> Tensor:
-        model = client.model
+        model = self.model
         labels = client.batch["data_samples"]
         guessed = client.once_per_batch(TEACHER, lambda: self._guess(client))
         targets = torch.where(guessed >= 0, guessed, labels)

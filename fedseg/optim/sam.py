@@ -74,7 +74,8 @@ class SAMOptimWrapper(OptimWrapper):
     def setup(self, flat: FlatModel, max_rounds: int) -> None:
         check_warmup_end("optim_wrapper", self.rho_rounds, max_rounds)
         self._center = torch.empty_like(flat.w)
-        self._last = torch.zeros_like(flat.w) if self.approximate else None
+        if self.approximate:
+            self._last = torch.zeros_like(flat.w)
         self._norms = list(batchnorm_layers(flat.model).values())
 
     def start_round(self, round_: int) -> None:

@@ -102,7 +102,7 @@ class Adam(_Adaptive):
         betas: tuple[Decay, Decay] = (0.9, 0.99),
         tau: Positive = 1e-3,
     ) -> None:
-        super().__init__(lr, tuple(betas), tau)
+        super().__init__(lr, betas, tau)
 
     def second_moment(self, v: Tensor, square: Tensor) -> None:
         v.mul_(self.betas[1]).add_(square, alpha=1 - self.betas[1])

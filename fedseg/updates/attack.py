@@ -104,9 +104,14 @@ class LabelSwap(Attack):
             classes = list(ROAD)
         else:
             classes = [0, 1]
-        ids = [names.index(name) if name in names else name for name in classes]
         allowed = range(len(names)) if names else range(MOST_CLASSES)
-        if len(set(ids)) != 2 or any(class_id not in allowed for class_id in ids):
+        ids: list[int] = []
+        for entry in classes:
+            if isinstance(entry, int) and entry in allowed:
+                ids.append(entry)
+            elif isinstance(entry, str) and entry in names:
+                ids.append(names.index(entry))
+        if len(classes) != 2 or len(set(ids)) != 2:
             raise ConfigError(
                 f"attack.classes: must be two of {names or 'the class ids'}, not {classes}"
             )

@@ -24,7 +24,7 @@ from annotated_types import Interval
 from torch import Tensor
 
 from fedseg.config.schema import NonNegative, Positive
-from fedseg.core.aggregate import Aggregate, Sums
+from fedseg.core.aggregate import Aggregate
 from fedseg.core.algorithm import Algorithm, SumRule
 from fedseg.core.client import Client
 from fedseg.core.client_data import ClientData
@@ -44,14 +44,12 @@ COUNTED = ("FedAvg", "FedProx")  # algorithms whose server moves by the mean of 
 class PrivateSums(Aggregate):
     """Sums of clipped updates, with noise and a denominator that does not depend on who took part.
 
-    Before :meth:`release` these are the sums of the updates.
+    They are read after :meth:`release`.
     """
 
-    def __init__(self, sums: Sums) -> None:
-        super().__init__(sums)
-        self._noise: Tensor | None = None
-        self._expected_clients = 0.0
-        self._server_buffers: Tensor | None = None
+    _noise: Tensor
+    _expected_clients: float
+    _server_buffers: Tensor
 
     def release(self, noise: Tensor, expected_clients: float, buffers: Tensor) -> None:
         """Add noise to the sum of ``delta``, and divide by the expected number of participants.
@@ -114,6 +112,7 @@ class DPFedAvg(Postprocessor):
             raise ValueError("noise is in units of clip: give clip, or noise=0")
         self.noise = noise
         self.clip = clip
+        self._deviation = 0.0 if clip is None else noise * clip
         self.delta = delta
 
     def setup(self, flat: FlatModel, algorithm: Algorithm, data: ClientData, seed: int) -> None:
@@ -140,12 +139,14 @@ class DPFedAvg(Postprocessor):
 
     def process_sums(self, server: Server, sums: Aggregate) -> None:
         """``(sum_k delta_k + N(0, z^2 C^2)) / (q K)``."""
+        if not isinstance(sums, PrivateSums):
+            raise TypeError(f"privacy needs PrivateSums, not {type(sums).__name__}")
         noise = torch.zeros_like(server.w, dtype=torch.float64)
         if self.noise:
             draws = generator_for(self.seed, "privacy", server.round)
             for span in self._spans:
                 normal = torch.from_numpy(draws.standard_normal(span.stop - span.start))
-                noise[span] = normal.to(noise) * (self.noise * self.clip)
+                noise[span] = normal.to(noise) * self._deviation
         sums.release(noise, self.accountant.rate * self.num_clients, server.buffers)
 
     # ---------------------------------------------------------------- the budget
