@@ -48,7 +48,8 @@ leaderboard: $(STAMP)
 CORES := $(shell getconf _NPROCESSORS_ONLN)
 WORKERS := --numprocesses $(shell expr $(CORES) + 1) --maxprocesses 4 --dist loadfile \
   --no-loadscope-reorder
-LINT := $(BIN)/python -m ruff check . && $(BIN)/python -m ruff format --check .
+LINT := $(BIN)/python -m ruff check . && $(BIN)/python -m ruff format --check . && \
+  $(BIN)/python -m mypy
 QUICK_TESTS := tests/core tests/engine tests/algorithms tests/optim tests/config tests/runs \
   tests/loaders tests/test_layers.py
 

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 import toyseg
 from pixel_runs import ERASED
 
+from fedseg.core.flat import FlatModel
 from fedseg.errors import DataError
 from fedseg.local_losses.class_weights import ClassWeights, median_frequency_weights
 from fedseg.models import Segmentor
@@ -99,8 +100,9 @@ def test_class_weights_ignore_what_the_models_loss_ignores(ignored):
         "class_pixels": torch.tensor([4.0, 2, 1]),
         "class_image_pixels": torch.full((3,), 7.0),
     }
-    client = SimpleNamespace(model=model, batch=batch, payloads=pixels, w=pixels["class_pixels"])
+    client = SimpleNamespace(batch=batch, payloads=pixels, w=pixels["class_pixels"])
     weights, term = torch.tensor([0.5, 1, 2]), ClassWeights()
+    term.setup(FlatModel(model))
     term.receive(client)
     counts = [int((labels == c).sum()) * (c != ignored) for c in range(3)]
     marked = torch.where((labels == ERASED) | (labels == ignored), -100, labels)

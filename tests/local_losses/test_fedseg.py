@@ -165,7 +165,7 @@ def test_a_batch_with_every_class_leaves_none_for_erased_pixels(client):
     labels[0, 0, 0] = ERASED
     logits = torch.randn(1, 16, 4, 8, generator=torch.Generator().manual_seed(0)).double()
     logits.requires_grad_()
-    found = loss._labels_loss(client.model, [logits], labels)
+    found = loss._labels_loss([logits], labels)
     expected = client.model.losses([logits], labels)["loss_main"]
     torch.testing.assert_close(found, expected)
     gradients = [torch.autograd.grad(value, logits)[0] for value in (found, expected)]
