@@ -60,6 +60,7 @@ class ToyProjected(Classifier):
         return self.projection(self.dropout(x))
 
 
+@MODELS.register_module()
 class PixelNetwork(nn.Module):
     """Two convolutions, for pixels."""
 
