@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -11,6 +12,8 @@ from fedseg.core.messages import ClientResult, Size, Task
 
 # how each vector of an update is summed: a weighting, or several of them
 Sums = Mapping[str, str | tuple[str, ...]]
+
+Key = TypeVar("Key")  # of a sum: the vector's name and its weighting, or the name of a buffer
 
 
 def weightings(sums: Sums, name: str) -> tuple[str, ...]:
@@ -55,6 +58,20 @@ class WeightedSum:
         return self.total / self.weight
 
 
+def _add(sums: dict[Key, WeightedSum], key: Key, vector: Tensor, weight: float) -> None:
+    if key in sums:
+        sums[key].add(vector, weight)
+    else:
+        sums[key] = WeightedSum.start(vector, weight)
+
+
+def _merge(sums: dict[Key, WeightedSum], key: Key, other: WeightedSum) -> None:
+    if key in sums:
+        sums[key].merge(other)
+    else:
+        sums[key] = other.copy()
+
+
 class Aggregate:
     """Running sums over the accepted updates of an exchange; memory is that of the sums alone.
 
@@ -78,8 +95,7 @@ class Aggregate:
         self._declared = sums
         self._vectors: dict[tuple[str, str], WeightedSum] = {}
         self._payloads: dict[str, Tensor] = {}
-        self._buffers: WeightedSum | None = None
-        self._counters: dict[str, WeightedSum] = {}
+        self._buffers: dict[str, WeightedSum] = {}  # of "buffers" and "counters", by samples
 
     @torch.no_grad()
     def add(self, result: ClientResult) -> None:
@@ -90,27 +106,13 @@ class Aggregate:
         self.weights.update(weights)
         for name, vector in update.vectors.items():
             for weighting in weightings(self._declared, name):
-                self._add_vector(name, weighting, vector, weights[weighting])
+                _add(self._vectors, (name, weighting), vector, weights[weighting])
         for name, payload in update.payloads.items():
             self._add_payload(name, payload)
         for name, number in update.numbers.items():
             self.numbers.setdefault(name, {})[result.task.client] = number
-        if self._buffers is None:
-            self._buffers = WeightedSum.start(result.buffers, samples)
-        else:
-            self._buffers.add(result.buffers, samples)
-        for name, counter in result.counters.items():
-            if name in self._counters:
-                self._counters[name].add(counter, samples)
-            else:
-                self._counters[name] = WeightedSum.start(counter, samples)
-
-    def _add_vector(self, name: str, weighting: str, vector: Tensor, weight: float) -> None:
-        key = (name, weighting)
-        if key in self._vectors:
-            self._vectors[key].add(vector, weight)
-        else:
-            self._vectors[key] = WeightedSum.start(vector, weight)
+        _add(self._buffers, "buffers", result.buffers, samples)
+        _add(self._buffers, "counters", result.counters, samples)
 
     def _add_payload(self, name: str, payload: Tensor) -> None:
         if name in self._payloads:
@@ -123,20 +125,14 @@ class Aggregate:
         """Add the sums of a block of clients."""
         self.num_clients += block.num_clients
         self.weights.update(block.weights)
-        _merge_sums(self._vectors, block._vectors)
-        _merge_sums(self._counters, block._counters)
-        if block._buffers is not None:
-            self._merge_buffers(block._buffers)
+        for key, vector_sum in block._vectors.items():
+            _merge(self._vectors, key, vector_sum)
+        for name, buffer_sum in block._buffers.items():
+            _merge(self._buffers, name, buffer_sum)
         for name, payload in block._payloads.items():
             self._add_payload(name, payload)
         for name, numbers in block.numbers.items():
             self.numbers.setdefault(name, {}).update(numbers)
-
-    def _merge_buffers(self, buffers: WeightedSum) -> None:
-        if self._buffers is None:
-            self._buffers = buffers.copy()
-        else:
-            self._buffers.merge(buffers)
 
     def mean(self, name: str = "delta", weighting: str | None = None) -> Tensor:
         """The weighted mean of a vector over the clients that sent it, float64, a new tensor.
@@ -167,13 +163,11 @@ class Aggregate:
 
     def buffers(self) -> Tensor:
         """The mean of the float buffers by samples, float64, a new tensor."""
-        if self._buffers is None:
-            raise ValueError("no update was added, so there is no mean of the buffers")
-        return self._buffers.mean()
+        return self._buffers["buffers"].mean()
 
-    def counters(self) -> dict[str, Tensor]:
-        """The means of the integer buffers by samples, rounded, by name."""
-        return {name: sum_.mean().round().long() for name, sum_ in self._counters.items()}
+    def counters(self) -> Tensor:
+        """The mean of the integer buffers by samples, rounded, int64, a new tensor."""
+        return self._buffers["counters"].mean().round().long()
 
 
 @dataclass
@@ -199,11 +193,3 @@ class Outcome:
     reason: str | None
     result: ClientResult | None = None
     block: Aggregate | None = None
-
-
-def _merge_sums(sums: dict, others: Mapping) -> None:
-    for key, other in others.items():
-        if key in sums:
-            sums[key].merge(other)
-        else:
-            sums[key] = other.copy()

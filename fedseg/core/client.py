@@ -86,7 +86,7 @@ class Client:
         w: its parameters, flat; the present ones during the local steps.
         grad: its gradient, laid out as ``w``.
         buffers: its float buffers, flat.
-        counters: its integer buffers, by name.
+        counters: its integer buffers, flat.
         local: the local optimizer.
         batch: the present minibatch, as the model takes it.
         start: the parameters that it started from, flat; do not change in place.

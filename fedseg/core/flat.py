@@ -1,15 +1,15 @@
-"""The model as flat vectors: parameters, gradients and float buffers, each one contiguous tensor.
+"""The model as flat vectors: parameters, gradients and buffers, each one contiguous tensor.
 
 Every parameter of the model becomes a view into ``w``, its gradient a view into ``grad``, every
-float buffer (BatchNorm statistics) a view into ``buffers``. Resetting, subtracting, correcting,
-measuring and averaging a model are then one tensor operation each, and autograd, optimizers and
-``load_state_dict`` go on working through the views. The vectors themselves require no gradient:
-arithmetic on them records no graph.
+float buffer (BatchNorm statistics) a view into ``buffers``, every integer buffer (BatchNorm's batch
+counters) a view into ``counters``. Resetting, subtracting, correcting, measuring and averaging a
+model are then one tensor operation each, and autograd, optimizers and ``load_state_dict`` go on
+working through the views. The vectors themselves require no gradient: arithmetic on them records no
+graph.
 
 Each tensor starts at a multiple of 64 bytes, for vectorized kernels; the gaps are zeros and stay
 zeros, so norms and sums over ``w`` are those of the parameters. 4-D weights get channels_last
-strides *inside* the vector (a later ``.to(memory_format=...)`` would tear the views off). Integer
-buffers (BatchNorm's batch counters) cannot be averaged and stay apart, in ``counters``.
+strides *inside* the vector (a later ``.to(memory_format=...)`` would tear the views off).
 """
 
 import math
@@ -83,7 +83,7 @@ class Home:
 
 
 class FlatModel:
-    """A model whose trainable parameters, gradients and float buffers live in flat vectors.
+    """A model whose trainable parameters, gradients and buffers live in flat vectors.
 
     Frozen parameters (``requires_grad=False``) and the buffers of a data preprocessor are the same
     for everybody: they are not part of the vectors and are never sent.
@@ -102,11 +102,13 @@ class FlatModel:
         grad: gradients, the same layout as ``w``.
         buffer_slots: the position of every float buffer in ``buffers``.
         buffers: persistent float buffers, 1-D (empty for a model without).
-        counters: persistent integer buffers by name; the module's own tensors.
+        counter_slots: the position of every integer buffer in ``counters``.
+        counters: persistent integer buffers, int64, 1-D (empty for a model without).
         frozen: as given.
         gaps: positions in ``w`` of no parameter.
         num_parameters: elements of ``w`` without the gaps.
         num_buffers: elements of ``buffers`` without the gaps.
+        num_counters: elements of ``counters`` without the gaps.
     """
 
     def __init__(
@@ -138,19 +140,17 @@ class FlatModel:
             self._gradients.append((parameter, parameter.grad))
         self.gaps = gaps.nonzero().flatten().to(device)
 
-        floats, self.counters = self._persistent_buffers()
-        self.buffer_slots, size = _lay_out(floats, channels_last=False)
-        self.buffers = torch.zeros(size, dtype=dtype, device=device)
-        for slot in self.buffer_slots:
-            view = slot.view(self.buffers)
-            view.copy_(floats[slot.name])
-            floats[slot.name].data = view
+        floats, integers = self._persistent_buffers()
+        self.buffer_slots, self.buffers = _move_buffers(floats, dtype, device)
+        self.counter_slots, self.counters = _move_buffers(integers, torch.int64, device)
 
         self.num_parameters = sum(slot.numel for slot in self.slots)
         self.num_buffers = sum(slot.numel for slot in self.buffer_slots)
+        self.num_counters = sum(slot.numel for slot in self.counter_slots)
         self._homes = self._find_homes()
         self._slot_of = _slots_by_name(model.named_parameters, self.slots)
         self._buffer_slot_of = _slots_by_name(model.named_buffers, self.buffer_slots)
+        self._counter_slot_of = _slots_by_name(model.named_buffers, self.counter_slots)
         self._functional_names = [name for name in _parameter_names(model) if name in self._slot_of]
 
     def _persistent_buffers(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
@@ -163,8 +163,13 @@ class FlatModel:
                 continue
             if buffer.is_floating_point():
                 floats[name] = buffer
-            else:
+            elif buffer.dtype == torch.int64:
                 integers[name] = buffer
+            else:
+                raise ConfigError(
+                    f"model: {name} must be a float or int64 buffer, not {buffer.dtype}: convert "
+                    "it, or register it with persistent=False"
+                )
         return floats, integers
 
     def _find_homes(self) -> list[Home]:
@@ -175,8 +180,8 @@ class FlatModel:
             homes.append(self._home(slot.name, slot.view(self.w).data_ptr(), grad_address))
         for slot in self.buffer_slots:
             homes.append(self._home(slot.name, slot.view(self.buffers).data_ptr()))
-        for name, counter in self.counters.items():
-            homes.append(self._home(name, counter.data_ptr()))
+        for slot in self.counter_slots:
+            homes.append(self._home(slot.name, slot.view(self.counters).data_ptr()))
         return homes
 
     def _home(self, name: str, address: int, grad_address: int | None = None) -> Home:
@@ -213,18 +218,24 @@ class FlatModel:
             torch._foreach_copy_(views, gradients)
 
     def state_dict(
-        self, w: Tensor | None = None, buffers: Tensor | None = None
+        self,
+        w: Tensor | None = None,
+        buffers: Tensor | None = None,
+        counters: Tensor | None = None,
     ) -> dict[str, Tensor]:
         """A plain state dict, contiguous CPU copies.
 
         Args:
             w: take the parameters from this vector instead of the model's own.
             buffers: take the float buffers from this vector.
+            counters: take the integer buffers from this vector.
         """
         w = self.w if w is None else w
         buffers = self.buffers if buffers is None else buffers
+        counters = self.counters if counters is None else counters
         replaced = {name: slot.view(w) for name, slot in self._slot_of.items()}
         replaced |= {name: slot.view(buffers) for name, slot in self._buffer_slot_of.items()}
+        replaced |= {name: slot.view(counters) for name, slot in self._counter_slot_of.items()}
         plain = {}
         for name, tensor in self.model.state_dict().items():
             source = replaced.get(name, tensor).detach().to("cpu", tensor.dtype)
@@ -308,3 +319,16 @@ def _lay_out(tensors: Mapping[str, Tensor], channels_last: bool) -> tuple[list[S
         elements = max(1, ALIGNMENT_BYTES // tensor.element_size())
         offset += math.ceil(tensor.numel() / elements) * elements
     return slots, offset
+
+
+def _move_buffers(
+    buffers: dict[str, Tensor], dtype: torch.dtype, device: torch.device
+) -> tuple[list[Slot], Tensor]:
+    """The slots of buffers and a vector that holds them; each becomes a view into it."""
+    slots, size = _lay_out(buffers, channels_last=False)
+    vector = torch.zeros(size, dtype=dtype, device=device)
+    for slot in slots:
+        view = slot.view(vector)
+        view.copy_(buffers[slot.name])
+        buffers[slot.name].data = view
+    return slots, vector

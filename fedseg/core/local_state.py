@@ -22,10 +22,10 @@ from fedseg.core.messages import Update
 from fedseg.errors import ConfigError
 from fedseg.parts import HEAD, part_names
 
-# what a client keeps in ``client.state``: its buffers, parameters, and each counter by its name
+# what a client keeps in ``client.state``
 BUFFERS = "personal.buffers"
+COUNTERS = "personal.counters"
 PARAMETERS = "personal.parameters"
-COUNTER = "personal.counter."
 
 
 class SiloBN:
@@ -96,7 +96,8 @@ class LocalState:
         parameter_mask: like ``w``, bool: True at these positions.
         buffers: positions of personal float buffers in ``FlatModel.buffers``, int64, 1-D.
         buffer_mask: like ``FlatModel.buffers``, bool: True at these positions.
-        counter_names: names of the personal integer buffers.
+        counters: positions of personal integer buffers in ``FlatModel.counters``, int64, 1-D.
+        counter_mask: like ``FlatModel.counters``, bool: True at these positions.
         norm_layers: BatchNorm layers whose running statistics are personal.
         estimable: the server's model has the features of all clients, so that BatchNorm statistics
             can be estimated with it: nothing but layers of the head is personal.
@@ -122,7 +123,9 @@ class LocalState:
         buffer_slots = [slot for slot in flat.buffer_slots if slot.name in names]
         self.buffers = _positions(buffer_slots).to(flat.w.device)
         self.buffer_mask = _mask(flat.buffers, buffer_slots)
-        self.counter_names = [name for name in flat.counters if name in names]
+        counter_slots = [slot for slot in flat.counter_slots if slot.name in names]
+        self.counters = _positions(counter_slots).to(flat.w.device)
+        self.counter_mask = _mask(flat.counters, counter_slots)
         self._buffer_slots = {slot.name: slot for slot in buffer_slots}
         self.norm_layers = [
             layer
@@ -145,8 +148,7 @@ class LocalState:
         if BUFFERS not in client.state:
             return
         client.buffers[self.buffers] = client.state[BUFFERS]
-        for name in self.counter_names:
-            client.counters[name].copy_(client.state[COUNTER + name])
+        client.counters[self.counters] = client.state[COUNTERS]
         if self.parameter_names:
             client.start = client.start.clone()
             client.start[self.parameters] = client.state[PARAMETERS]
@@ -161,8 +163,7 @@ class LocalState:
             client_vectors: names in ``client.state`` of the algorithm's vectors like ``w``.
         """
         client.state[BUFFERS] = client.buffers[self.buffers]
-        for name in self.counter_names:
-            client.state[COUNTER + name] = client.counters[name].clone()
+        client.state[COUNTERS] = client.counters[self.counters]
         if not self.parameter_names:
             return
         client.state[PARAMETERS] = client.w[self.parameters]
@@ -174,8 +175,8 @@ class LocalState:
 
     def select_state(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The part of a client's state that its evaluation needs."""
-        names = (BUFFERS, PARAMETERS, self.own_model)
-        return {n: t for n, t in state.items() if n in names or n.startswith(COUNTER)}
+        names = (BUFFERS, COUNTERS, PARAMETERS, self.own_model)
+        return {name: tensor for name, tensor in state.items() if name in names}
 
     def personal_model(
         self,

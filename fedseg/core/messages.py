@@ -84,7 +84,7 @@ class Message:
     Attributes:
         w: the parameters to start from, flat.
         buffers: the global float buffers (BatchNorm statistics), flat.
-        counters: the global integer buffers, by name.
+        counters: the global integer buffers, flat.
         extras: further tensors of the algorithm, for example a control variate.
         payloads: the server's values of broadcast payloads, by name.
         numbers: by name, one for each client, in partition order; a client receives its own.
@@ -95,7 +95,7 @@ class Message:
 
     w: Tensor
     buffers: Tensor
-    counters: Mapping[str, Tensor] = field(default_factory=dict)
+    counters: Tensor
     extras: Mapping[str, Tensor] = field(default_factory=dict)
     known: bool = False
     norm_limits: Mapping[str, float] = field(default_factory=dict)
@@ -185,7 +185,7 @@ class ClientResult:
         task: what the client had to do.
         update: what it sends.
         buffers: its float buffers, flat.
-        counters: its integer buffers, by name.
+        counters: its integer buffers, flat.
         state: what it keeps until its next round, by name.
         loss: mean loss over its local steps.
         norms: of what is sent, by name; the validation computes them.
@@ -194,7 +194,7 @@ class ClientResult:
     task: Task
     update: Update
     buffers: Tensor
-    counters: Mapping[str, Tensor]
+    counters: Tensor
     state: dict[str, Tensor]
     loss: float
     norms: dict[str, float] = field(default_factory=dict)

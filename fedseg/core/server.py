@@ -9,7 +9,7 @@ from torch import Tensor
 from fedseg.core.aggregate import Aggregate
 from fedseg.core.flat import FlatModel
 from fedseg.core.local_state import LocalState
-from fedseg.core.messages import Message, Payload, Size, num_bytes
+from fedseg.core.messages import Message, Payload, Size
 
 
 class Server:
@@ -25,7 +25,7 @@ class Server:
     Attributes:
         w: the global parameters, flat, in the model's dtype.
         buffers: the global float buffers, flat.
-        counters: the global integer buffers, by name.
+        counters: the global integer buffers, flat.
         state: the algorithm's and the server optimizer's vectors, float64.
         scratch: vectors that live within a round (between exchanges) and are never saved.
         norms: medians of what the last round's clients sent, by name.
@@ -43,7 +43,7 @@ class Server:
     ) -> None:
         self.w = flat.w.clone()
         self.buffers = flat.buffers.clone()
-        self.counters = {name: counter.clone() for name, counter in flat.counters.items()}
+        self.counters = flat.counters.clone()
         self.num_clients = num_clients
         self.state = {
             name: torch.zeros_like(self.w, dtype=torch.float64) for name in server_vectors
@@ -55,9 +55,11 @@ class Server:
         self._broadcast: list[str] = []
         self._num_parameters = flat.num_parameters  # that are shared
         self._num_buffers = flat.num_buffers
+        self._num_counters = flat.num_counters
         if local_state is not None:
             self._num_parameters -= len(local_state.parameters)
             self._num_buffers -= len(local_state.buffers)
+            self._num_counters -= len(local_state.counters)
         self.round = 0
         self.exchange = 0
 
@@ -120,20 +122,15 @@ class Server:
         sent += size.other_bytes
         if not buffers:
             return sent
-        counters = [self.counters[name] for name in self._shared_counters()]
-        return sent + self._num_buffers * element + num_bytes(counters)
-
-    def _shared_counters(self) -> list[str]:
-        """Names of the integer buffers that are sent."""
-        personal = self.local_state.counter_names if self.local_state is not None else ()
-        return [name for name in self.counters if name not in personal]
+        sent += self._num_buffers * element
+        return sent + self._num_counters * self.counters.element_size()
 
     def take_buffers(self, sums: Aggregate) -> None:
         """Average the participants' buffers into the global ones, except personal ones."""
-        mean = sums.buffers().to(self.buffers.dtype)
+        buffers = sums.buffers().to(self.buffers.dtype)
+        counters = sums.counters()
         if self.local_state is not None:
-            mean = torch.where(self.local_state.buffer_mask, self.buffers, mean)
-        self.buffers.copy_(mean)
-        means = sums.counters()
-        for name in self._shared_counters():
-            self.counters[name].copy_(means[name])
+            buffers = torch.where(self.local_state.buffer_mask, self.buffers, buffers)
+            counters = torch.where(self.local_state.counter_mask, self.counters, counters)
+        self.buffers.copy_(buffers)
+        self.counters.copy_(counters)

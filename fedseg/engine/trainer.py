@@ -165,8 +165,7 @@ class ClientTrainer:
         flat, algorithm = self.flat, self.algorithm
         flat.w.copy_(message.w)
         flat.buffers.copy_(message.buffers)
-        for name, counter in flat.counters.items():
-            counter.copy_(message.counters[name])
+        flat.counters.copy_(message.counters)
         seed_model(seed_for(self.seed, "model", task.round, task.client), flat.w.device)
         self.local.reset_state()
         # a pass over all modules; train() itself is slow

@@ -72,14 +72,13 @@ def fine_tune(run: Any, client: str, steps: int, lr: float | None) -> None:
     """
     trainer, data, flat, local = run.trainer, run.data, run.flat, run.trainer.local
     index = data.clients.index(client)
-    for counter in flat.counters.values():
-        counter.zero_()
+    flat.counters.zero_()
     run.model.train()
     seed_model(seed_for(trainer.seed, "fine tune", index), flat.w.device)
     local.reset_state()
     task = Task(run.max_rounds, 0, index, client, data.sizes[index], steps, {})
     with _plain_training(run, lr):
-        tuned = Client(trainer, task, Message(flat.w.clone(), flat.buffers))
+        tuned = Client(trainer, task, Message(flat.w.clone(), flat.buffers, flat.counters))
         for batch in data.batches_alone(Job(0, 0, index, steps=steps)):  # no round is 0
             run.interrupt.check()
             tuned.batch = prepare_batch(run.model, batch, flat.w.dtype, training=True)

@@ -431,7 +431,7 @@ def declare_payloads(parts: Iterable[Any], data: ClientData, flat: FlatModel) ->
     classes = len(_classes(getattr(data, "dataset", None)))
     classes = classes or getattr(flat.model, "num_classes", None)
     sizes = {"classes": classes, "clients": len(data.clients)}
-    owners: dict[str, str] = {"delta": "every algorithm", "buffers": "every run"}
+    owners = {"delta": "every algorithm", "buffers": "every run", "counters": "every run"}
     payloads, parts = [], list(parts)
     for part in parts:
         owners |= dict.fromkeys(getattr(part, "server_vectors", ()), type(part).__name__)
@@ -492,7 +492,7 @@ def build_client_data(
 def _trains_on(flat: FlatModel, batch: Any) -> bool:
     """False if a BatchNorm layer sees one value a channel; weights and statistics stay."""
     model, training, buffers = flat.model, flat.model.training, flat.buffers.clone()
-    counters = {name: counter.clone() for name, counter in flat.counters.items()}
+    counters = flat.counters.clone()
     with torch.random.fork_rng(), temporary_seed(0), frozen_running_statistics(model):
         try:
             with torch.no_grad():
@@ -503,8 +503,7 @@ def _trains_on(flat: FlatModel, batch: Any) -> bool:
         finally:
             model.train(training)
             flat.buffers.copy_(buffers)
-            for name, counter in counters.items():
-                flat.counters[name].copy_(counter)
+            flat.counters.copy_(counters)
     return True
 
 

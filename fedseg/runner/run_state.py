@@ -247,18 +247,12 @@ def restore_model(run: Run, state_dict: Mapping[str, Tensor]) -> None:
     flat.load_state_dict(state_dict)
     server.w.copy_(flat.w)
     server.buffers.copy_(flat.buffers)
-    for name, counter in server.counters.items():
-        counter.copy_(flat.counters[name])
+    server.counters.copy_(flat.counters)
 
 
 def state_dict(run: Run, w: Tensor, buffers: Tensor) -> dict[str, Tensor]:
     """A plain state dict of these parameters and float buffers and the server's counters."""
-    plain = run.flat.state_dict(w, buffers)
-    counters = {id(run.flat.counters[name]): c for name, c in run.server.counters.items()}
-    for name, buffer in run.flat.model.named_buffers(remove_duplicate=False):  # all its names
-        if id(buffer) in counters:
-            plain[name] = counters[id(buffer)].detach().cpu().clone()
-    return plain
+    return run.flat.state_dict(w, buffers, run.server.counters)
 
 
 def _stateful_hooks(run: Any) -> Iterator[tuple[str, Any]]:

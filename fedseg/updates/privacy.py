@@ -49,19 +49,19 @@ class PrivateSums(Aggregate):
 
     _noise: Tensor
     _expected_clients: float
-    _server_buffers: Tensor
+    _server: Server
 
-    def release(self, noise: Tensor, expected_clients: float, buffers: Tensor) -> None:
+    def release(self, noise: Tensor, expected_clients: float, server: Server) -> None:
         """Add noise to the sum of ``delta``, and divide by the expected number of participants.
 
         Args:
             noise: like ``w``, float64.
             expected_clients: q K.
-            buffers: the server's, which stay where nobody took part.
+            server: its buffers and counters stay where nobody took part.
         """
         self._noise = noise
         self._expected_clients = expected_clients
-        self._server_buffers = buffers
+        self._server = server
 
     def total(self, name: str = "delta", weighting: str | None = None) -> Tensor:
         if self.num_clients == 0:
@@ -73,8 +73,13 @@ class PrivateSums(Aggregate):
 
     def buffers(self) -> Tensor:
         if self.num_clients == 0:
-            return self._server_buffers.to(torch.float64)
+            return self._server.buffers.to(torch.float64)
         return super().buffers()
+
+    def counters(self) -> Tensor:
+        if self.num_clients == 0:
+            return self._server.counters
+        return super().counters()
 
 
 class PrivateRule(SumRule):
@@ -147,7 +152,7 @@ class DPFedAvg(Postprocessor):
             for span in self._spans:
                 normal = torch.from_numpy(draws.standard_normal(span.stop - span.start))
                 noise[span] = normal.to(noise) * self._deviation
-        sums.release(noise, self.accountant.rate * self.num_clients, server.buffers)
+        sums.release(noise, self.accountant.rate * self.num_clients, server)
 
     # ---------------------------------------------------------------- the budget
 

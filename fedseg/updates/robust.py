@@ -27,7 +27,6 @@ from fedseg.errors import ConfigError
 from fedseg.registry import AGGREGATES
 from fedseg.units import floor_share
 
-COUNTER = "counter "  # before the name of an integer buffer
 BelowHalf = Annotated[float, Interval(ge=0, lt=0.5)]
 
 
@@ -77,14 +76,21 @@ class RobustAggregate(Aggregate):
                 f"robust: {', '.join(update.numbers)}: no rule bounds numbers of single clients: "
                 "take another algorithm, or robust=None"
             )
-        sent = {**update.vectors, **update.payloads, "buffers": result.buffers}
-        sent |= {COUNTER + name: counter for name, counter in result.counters.items()}
+        sent = {**update.vectors, **update.payloads}
+        sent |= {"buffers": result.buffers, "counters": result.counters}
         for name, tensor in sent.items():
             self._sent[name].append(tensor.detach().clone())
         self._combined.clear()
         # nobody reads sums of what the rule treats, only the weights
         counted = replace(update, vectors={}, payloads={})
-        super().add(replace(result, update=counted, buffers=result.buffers[:0], counters={}))
+        super().add(
+            replace(
+                result,
+                update=counted,
+                buffers=result.buffers[:0],
+                counters=result.counters[:0],
+            )
+        )
 
     def mean(self, name: str = "delta", weighting: str | None = None) -> Tensor:
         return self._combine(name).clone()
@@ -100,9 +106,8 @@ class RobustAggregate(Aggregate):
     def buffers(self) -> Tensor:
         return self._combine("buffers").clone()
 
-    def counters(self) -> dict[str, Tensor]:
-        names = [name for name in self._sent if name.startswith(COUNTER)]
-        return {name.removeprefix(COUNTER): self._combine(name).round().long() for name in names}
+    def counters(self) -> Tensor:
+        return self._combine("counters").round().long()
 
     def _combine(self, name: str) -> Tensor:
         """The rule's tensor of what the participants sent under a name, float64."""

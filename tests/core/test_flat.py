@@ -75,7 +75,8 @@ def test_views_survive_load_state_dict_and_optimizer_steps():
         assert torch.equal(slot.view(flat.w), other[slot.name])
     for slot in flat.buffer_slots:
         assert torch.equal(slot.view(flat.buffers), other[slot.name])
-    assert flat.counters["norm.num_batches_tracked"] == other["norm.num_batches_tracked"]
+    for slot in flat.counter_slots:
+        assert torch.equal(slot.view(flat.counters), other[slot.name])
     flat.w.fill_(3.0)
     assert all((p == 3).all() for p in flat.model.parameters() if p.requires_grad)
 
@@ -88,9 +89,11 @@ def test_batchnorm_statistics_are_updated_in_the_vector():
     slots = {s.name: s for s in flat.buffer_slots}
     view = slots["norm.running_mean"].view(flat.buffers)
     assert torch.equal(view, flat.model.norm.running_mean)
-    assert flat.counters["norm.num_batches_tracked"] == 1
+    assert flat.model.norm.num_batches_tracked == 1
     flat.buffers.fill_(2.0)
+    flat.counters.fill_(3)
     assert (flat.model.norm.running_var == 2).all()
+    assert flat.model.norm.num_batches_tracked == 3
 
 
 def test_a_step_on_the_vector_is_a_step_on_the_model():
@@ -135,9 +138,17 @@ def test_frozen_parameters_and_scratch_buffers_are_left_out():
     assert "frozen.weight" in flat.state_dict()
 
 
+def test_buffers_of_other_types_are_refused():
+    model = nn.Linear(3, 2)
+    model.register_buffer("mask", torch.ones(2, dtype=torch.bool))
+    with pytest.raises(ConfigError, match=r"model: mask must be a float or int64 buffer.*bool"):
+        FlatModel(model)
+
+
 def test_a_model_without_buffers():
     flat = FlatModel(nn.Linear(3, 2))
-    assert flat.buffers.numel() == 0 and flat.counters == {} and flat.num_buffers == 0
+    assert flat.buffers.numel() == flat.counters.numel() == 0
+    assert flat.num_buffers == flat.num_counters == 0
     assert set(flat.state_dict()) == {"weight", "bias"}
 
 
@@ -232,7 +243,7 @@ def test_state_dict_of_another_vector_with_shared_parameters():
         slot.view(flat.w).normal_()
     for slot in flat.buffer_slots:
         slot.view(flat.buffers).uniform_()
-    server.counters["norm.num_batches_tracked"].fill_(7)
+    server.counters.fill_(7)
     state = state_dict(SimpleNamespace(flat=flat, server=server), server.w, server.buffers)
     assert state["again.num_batches_tracked"] == state["norm.num_batches_tracked"] == 7
     assert torch.equal(state["decode.weight"], state["encode.weight"])

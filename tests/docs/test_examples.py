@@ -240,7 +240,7 @@ def test_prototypes_travel(config, own, small, tmp_path, monkeypatch):
     assert sent.any(1).sum() >= 2 and torch.isfinite(sent).all()
     assert len((own / "prototypes.py").read_text().splitlines()) <= 60
     flat = runner.flat
-    model = 4 * (flat.num_parameters + flat.num_buffers) + 8 * len(flat.counters)
+    model = 4 * (flat.num_parameters + flat.num_buffers) + 8 * flat.num_counters
     for line in toyseg.history(cfg):
         clients = len(line["participants"])
         assert line["bytes_down"] == clients * (model + 4 * classes * width)

@@ -30,7 +30,8 @@ def server(monkeypatch):
 def result(update, buffers=None, state=None):
     task = Task(1, 0, 0, "c", 5, 1, {})
     buffers = torch.ones(4) if buffers is None else buffers
-    return ClientResult(task, update, buffers, {}, state or {}, 0.0)
+    counters = torch.ones(1, dtype=torch.int64)
+    return ClientResult(task, update, buffers, counters, state or {}, 0.0)
 
 
 def sound(**changes):

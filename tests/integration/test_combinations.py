@@ -160,7 +160,7 @@ def check_run(config: dict[str, Any], down: int, up: int) -> None:
         assert math.isfinite(line["norm_w"]) and math.isfinite(line["norm_delta"])
         assert line["lr"] == LR
         model = 4 * sum(slot.numel for slot in shared) * len(sampled)
-        counters = 8 * len(runner.server.counters)
+        counters = 8 * flat.num_counters
         statistics = (4 * flat.num_buffers + counters) * len(sampled)
         # BatchNorm's statistics go with the model, once or in every exchange
         for sent, vectors in ((line["bytes_down"], down), (line["bytes_up"], up)):

@@ -107,7 +107,7 @@ def test_payloads_are_summed_and_charged_by_the_element(tmp_path):
     means = run.server.state["means"].numpy()
     np.testing.assert_allclose(means, means_by_hand(6), rtol=1e-6)
     assert np.abs(means[:2]).min() > 0 and (means[2] == 0).all(), "nobody sent class 2"
-    model = 4 * (run.flat.num_parameters + run.flat.num_buffers) + 8 * len(run.flat.counters)
+    model = 4 * (run.flat.num_parameters + run.flat.num_buffers) + 8 * run.flat.num_counters
     for line in toyseg.history(config):
         clients = len(line["participants"])
         assert line["bytes_down"] == clients * (model + 4 * CLASSES * CLASSES + 4 + 4)

@@ -38,7 +38,7 @@ def test_methods(setting, method):
     flat = build_vectors(build_model(cfg), cfg)
     trained = {slot.name.rpartition(".")[0] for slot in flat.slots}
     head = {"classifier", "network.head"}
-    assert (trained <= head) == (method != "tiny_vit") and trained & head and not flat.counters
+    assert (trained <= head) == (method != "tiny_vit") and trained & head and not flat.num_counters
     model = flat.model
     assert model.lacks == PRETRAINED[method]
     for size in ((1, 1), (28, 28), (37, 50)):

@@ -122,7 +122,7 @@ def local_client(
     )
     model.train()
     task = Task(1, 0, 0, "a", BATCH, 1, state or {})
-    message = Message(flat.w.clone(), flat.buffers.clone())
+    message = Message(flat.w.clone(), flat.buffers.clone(), flat.counters.clone())
     client = Client(trainer, task, message)
     client.batch = batch(dtype=flat.w.dtype)
     return client

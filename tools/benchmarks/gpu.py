@@ -488,7 +488,9 @@ def engine_step(
         trainer.model.compile()
     w = trainer.flat.w.clone()
     task = Task(1, 0, 0, "0", network.batch, 1, {})
-    client = Client(trainer, task, Message(w, trainer.flat.buffers.clone()))
+    client = Client(
+        trainer, task, Message(w, trainer.flat.buffers.clone(), trainer.flat.counters.clone())
+    )
     client.batch = lay_out(trainer.data.recorded[0], channels_last)
     return lambda: trainer.local_step(client)
 
