@@ -30,7 +30,7 @@ from fedseg.loaders.streaming import StreamingData
 from fedseg.registry import SAMPLERS, build
 from fedseg.runner.build import build_trainer, load_weights
 from fedseg.runner.checkpoint import checkpoints, load_checkpoint, run_folder
-from fedseg.runner.config import complete_config, prepare_as
+from fedseg.runner.config import complete_config, drop_weights, prepare_as
 from fedseg.runner.experiment import load_config
 from fedseg.runner.logs import quiet_console
 from fedseg.runner.recorded import newest_checkpoint, recorded
@@ -211,6 +211,7 @@ def opened(source: Source) -> Iterator[RunData]:
     with reading as (config, whole), naming(config):
         config["load_from"], config["custom_hooks"] = None, None
         config = complete_config(config)
+        drop_weights(config.model)
         trainer = build_trainer(config)
         run = RunData(config, trainer)
         hooks = (hook.get("type") for hook in whole.get("custom_hooks") or ())

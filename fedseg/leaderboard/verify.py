@@ -327,6 +327,9 @@ def _evaluate(
     outcome.compare(last, computed, "final", "checkpoint", HISTORY)
     parameters = runner.flat.num_parameters
     outcome.compare(results.parameters, parameters, "parameters", "checkpoint")
+    state = saved.get("run")
+    initial = state.get("initial_sha256") if isinstance(state, Mapping) else None
+    outcome.compare(results.initial_sha256, initial, "initial_sha256", "checkpoint")
     return outcome
 
 

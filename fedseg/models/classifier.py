@@ -24,7 +24,7 @@ class Classifier(InitializedModel):
         data_preprocessor: config or module, for loaders that give uint8 images. None passes batches
             on as they are (to the model's device).
         weights: a local file of weights to start from (see ``WeightsFile``): its path, or
-            ``dict(path=..., module=..., ignore=...)``. Nothing is ever downloaded.
+            ``dict(path=..., module=..., ignore=...)``.
         pretrained: the weights that published runs start from, in words, e.g. ``"ImageNet"``; to
             train without any is warned of.
         projection: widths of linear layers, ReLU in between, after the network's last activations:

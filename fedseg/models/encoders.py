@@ -1,7 +1,8 @@
 """Encoders of timm, with a linear head: for classes of images, and of pixels.
 
-They start from random weights, or from a file with timm's names: ``model.weights=dict(path=...,
-module="backbone")``. ``fedseg prepare weights`` writes such a file from those of other projects.
+They start from random weights, from timm's pretrained ones (``options=dict(pretrained=True)``), or
+from a file with timm's names: ``model.weights=dict(path=..., module="backbone")``. ``fedseg prepare
+weights`` writes such a file from those of other projects.
 """
 
 from collections.abc import Mapping
@@ -22,7 +23,7 @@ class TimmEncoder:
     backbone: nn.Module
 
     def add_backbone(self, encoder: str, options: Mapping[str, Any] | None) -> None:
-        """Build the encoder, without its classifier, from random weights."""
+        """Build the encoder, without its classifier, with random or timm's pretrained weights."""
         import timm  # takes seconds
 
         options = options or {}
@@ -33,6 +34,8 @@ class TimmEncoder:
         if "checkpoint_path" in options:
             raise ConfigError("model.options: weights are named by model.weights")
         self.backbone = timm.create_model(encoder, num_classes=0, **options)
+        # MMEngine's init_weights draws the weights of layers that are not initialized
+        self.backbone.is_init = bool(options.get("pretrained"))
         if not hasattr(self.backbone, "forward_intermediates"):
             raise ConfigError(f"model: {encoder} of timm gives no feature maps: take another one")
         info = self.backbone.feature_info

@@ -52,7 +52,7 @@ class Segmentor(InitializedModel):
         align_corners: whether predictions are resized with aligned corners.
         data_preprocessor: config or module.
         weights: a local file of weights to start from (see ``WeightsFile``): its path, or
-            ``dict(path=..., module=..., ignore=...)``. Nothing is ever downloaded.
+            ``dict(path=..., module=..., ignore=...)``.
         projection: widths of 1x1 convolutions, ReLU in between, that embed the decoder's features
             for local losses which compare pixels; FedSeg's are (128, 256). None: no such layers.
         recompute_losses: compute each output's loss a second time in the backward pass instead of

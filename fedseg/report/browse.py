@@ -15,6 +15,7 @@ from fedseg.core.client_data import Job
 from fedseg.files import write_text
 from fedseg.report.pictures import OPACITY, as_picture, read_classes, spread
 from fedseg.runner.build import build_trainer
+from fedseg.runner.config import drop_weights
 
 PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title><style>
 body {{ font: 15px/1.4 system-ui, sans-serif; margin: 2em; color-scheme: light dark }}
@@ -34,8 +35,7 @@ def write_page(
         config: complete; its model is built without weights.
         clients: so many, spread evenly over all. images: of each, at most.
     """
-    if "weights" in config.model:
-        config.model["weights"] = None
+    drop_weights(config.model)
     config["load_from"] = None
     data = build_trainer(config).data
     classes = read_classes(getattr(data.dataset, "metainfo", None) or {})

@@ -4,9 +4,10 @@ The runner builds its own trainer this way, and so can any other process: the sa
 same model, data and optimizer, to the last bit.
 """
 
+import copy
+import hashlib
 import inspect
 import os
-import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,7 +17,6 @@ from itertools import zip_longest
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal
-from unittest import mock
 
 import numpy as np
 import torch
@@ -75,7 +75,14 @@ from fedseg.registry import (
     find_class,
 )
 from fedseg.runner.checkpoint import load_checkpoint
-from fedseg.runner.config import check_config, complete_config, import_modules, trains_clients
+from fedseg.runner.config import (
+    check_config,
+    complete_config,
+    drop_weights,
+    import_modules,
+    starts_pretrained,
+    trains_clients,
+)
 from fedseg.runner.kernels import choose_kernels, device_of
 from fedseg.updates.postprocessor import Postprocessor
 from fedseg.updates.robust import check_treatable
@@ -220,10 +227,16 @@ def build_schedulers(cfg: Config, local: OptimWrapper) -> list[Any]:
 
 
 def build_model(cfg: Config) -> nn.Module:
-    """The network in its dtype, on the CPU; its weights are drawn by :func:`build_vectors`."""
+    """Build the network in its dtype, on the CPU; its weights are drawn by :func:`build_vectors`.
+
+    Pretrained weights of timm are read here, and fetched if they are not on this machine.
+    """
     torch.manual_seed(seed_for(cfg.randomness.seed, "build"))
-    with _offline("model"):
-        options = {k: v for k, v in cfg.model.items() if k not in PLACES["model"].keys}
+    options = {k: v for k, v in cfg.model.items() if k not in PLACES["model"].keys}
+    if cfg.get("load_from") is not None:  # which has all of the weights
+        options = copy.deepcopy(options)
+        drop_weights(options)
+    with _reading_weights():
         model = build(MODELS, options, "model", base=nn.Module)
     for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
         if is_lazy(tensor):
@@ -234,29 +247,16 @@ def build_model(cfg: Config) -> nn.Module:
 
 
 @contextmanager
-def _offline(field: str) -> Iterator[None]:
-    """Within it ConfigError is raised where what is built asks for files elsewhere.
-
-    A cache of earlier downloads is none: on another machine the run would be another one.
-    """
-    fix = "name local files"
-    if field == "model":
-        fix = "set pretrained to False or None, leave init_cfg's checkpoint out, and give a local "
-        fix += "file as model.weights"
-
-    def refuse(host: Any, *_: Any, **__: Any) -> None:
-        raise ConfigError(
-            f"{field}: would download a file from {host}, which fedseg never does: {fix}"
-        )
-
-    with (
-        tempfile.TemporaryDirectory() as empty,
-        mock.patch("socket.getaddrinfo", refuse),
-        mock.patch.dict(os.environ, TORCH_HOME=empty),
-        mock.patch("torch.hub._hub_dir", None),
-        mock.patch.multiple("huggingface_hub.constants", HF_HUB_CACHE=empty, HF_HUB_OFFLINE=False),
-    ):
+def _reading_weights() -> Iterator[None]:
+    """Raise ConfigError where a file of pretrained weights can be neither read nor fetched."""
+    try:
         yield
+    except OSError as error:
+        reason = " ".join(str(error).split())
+        raise ConfigError(
+            f"model: its pretrained weights can be neither read nor fetched ({reason}): give a "
+            "local file as model.weights, and set pretrained to False and init_cfg to None"
+        ) from error
 
 
 def move_model(model: nn.Module, cfg: Config) -> nn.Module:
@@ -277,7 +277,7 @@ def build_vectors(model: nn.Module, cfg: Config) -> FlatModel:
     """Draw the initial weights and lay the model out as vectors."""
     torch.manual_seed(seed_for(cfg.randomness.seed, "init"))
     if hasattr(model, "init_weights"):
-        with _offline("model"):
+        with _reading_weights():
             model.init_weights()
     for name, tensor in model.state_dict().items():
         if fault := find_fault(tensor):
@@ -332,6 +332,16 @@ def load_start(flat: FlatModel, load_from: str | Path | Mapping[str, Any] | None
         )
 
 
+def weights_digest(flat: FlatModel) -> str:
+    """Return the SHA-256 of a model's parameters and buffers, frozen ones included, by name."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(flat.state_dict().items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        values = tensor.cpu().contiguous().reshape(-1)
+        digest.update(values.view(torch.uint8).numpy())
+    return digest.hexdigest()
+
+
 def load_weights(
     flat: FlatModel, path: Any, payload: dict[str, Any] | None = None
 ) -> dict[str, Any]:
@@ -355,7 +365,6 @@ def load_weights(
     return payload
 
 
-@_offline("train_dataloader")
 def assemble_trainer(
     cfg: Config,
     flat: FlatModel,
@@ -378,7 +387,7 @@ def assemble_trainer(
     train = cfg.train_cfg
     algorithm = build(ALGORITHMS, cfg.algorithm, "algorithm", base=Algorithm)
     lacks = getattr(flat.model, "lacks", None)
-    random = cfg.get("load_from") is None
+    random = cfg.get("load_from") is None and not starts_pretrained(cfg.model)
     if random and cfg.model.get("lora") is not None and cfg.model.get("weights") is None:
         warn(
             "model.lora: the adapters belong to random weights, which stay frozen: give weights "
@@ -507,7 +516,6 @@ def _trains_on(flat: FlatModel, batch: Any) -> bool:
     return True
 
 
-@_offline("val_dataloader")
 def build_evaluation(cfg: Config, kind: str, run: Any) -> Any:
     """The loop that evaluates a run on the config's ``"val"`` or ``"test"`` sets."""
     if not hasattr(run, "trainer") and trains_clients(cfg, kind):  # a test

@@ -14,7 +14,7 @@ from mmengine.registry import DefaultScope, Registry
 from mmengine.utils import import_modules_from_strings
 from pydantic import PositiveInt
 
-from fedseg.checks import shown
+from fedseg.checks import shown, walk
 from fedseg.config.accepted import SCHEDULES, refuse_key, refuse_type
 from fedseg.config.components import LOADERS, check_components, find
 from fedseg.config.layers import CONFIGS, check_imports, find_layer, get, layers_of
@@ -92,8 +92,10 @@ DEFAULTS: Mapping[str, Any] = {
 }
 VIEWS = ("views", "spread", "fine_tune_steps", "fine_tune_lr")  # of val_cfg, and so of test_cfg
 PREPARATION = ("pipeline", "test_mode", "style")  # of data sets: how samples are prepared
-# options of models that name a file or an address of weights
-INITIAL = {"init_cfg", "pretrained", "pretrained_cfg", "checkpoint_path", "checkpoint", "weights"}
+# options of models that say from which weights they start
+INITIAL = ("init_cfg", "pretrained", "pretrained_cfg", "checkpoint_path")
+# those that do so if they name a file or an address: a loss may have weights, too
+FILES = ("checkpoint", "weights")
 REPORTED = ("max_rounds", "val_last_rounds")  # of train_cfg: which rounds are reported
 REQUIRED_KEYS = ("model", "train_dataloader", "train_cfg", "optim_wrapper", "client_sampler")
 
@@ -184,14 +186,39 @@ def _is_of_user(config: Config, key: str) -> bool:
 
 
 def drop_weights(model: Any) -> None:
-    """Take what names files or addresses of initial weights out of a model's config, in place."""
+    """Take the initial weights out of a model's config, in place, for a checkpoint has its own."""
     if isinstance(model, dict):
-        model.update(dict.fromkeys(INITIAL & model.keys()))
-        if model.get("type") == "TIMMBackbone":
+        for key in INITIAL:
+            if key in model:
+                model[key] = False if isinstance(model[key], bool) else None
+        for key in FILES:
+            if isinstance(model.get(key), str) or _is_weights_file(model.get(key)):
+                model[key] = None
+        if _class_name(model.get("type")) == "TIMMBackbone":
             model["pretrained"] = False  # its default would fetch them
     for inner in model.values() if isinstance(model, dict) else model:
         if isinstance(inner, dict | list | tuple):
             drop_weights(inner)
+
+
+def starts_pretrained(model: Mapping[str, Any]) -> bool:
+    """True if a model's config asks timm or MMEngine for pretrained weights."""
+    for field, value in walk(model):
+        key = field.rpartition(".")[2]
+        if key == "pretrained" and value is True:
+            return True
+        if key == "type" and _class_name(value) in ("Pretrained", "PretrainedInit"):
+            return True
+    return False
+
+
+def _is_weights_file(value: Any) -> bool:
+    return isinstance(value, Mapping) and "path" in value
+
+
+def _class_name(kind: Any) -> str:
+    """The name of a component's class, without a scope such as ``mmseg.``."""
+    return getattr(kind, "__name__", str(kind)).rpartition(".")[2]
 
 
 def trains_clients(config: Mapping[str, Any], kind: str) -> bool:

@@ -38,6 +38,7 @@ from fedseg.runner.build import (
     load_start,
     load_weights,
     move_model,
+    weights_digest,
 )
 from fedseg.runner.checkpoint import checkpoint_path, latest_checkpoint, save_checkpoint
 from fedseg.runner.config import check_config, complete_config
@@ -73,6 +74,7 @@ class FederatedRunner(Runner):
         averaging: its hook, or None.
         environments: what computed the rounds from each ``round`` on; several after a resume with
             another number of threads or other packages.
+        initial_sha256: of the weights with which training began.
         visualizer: while rounds are trained, what a hook adds to it reaches the trackers.
         quiet: whether the terminal shows nothing but errors; see :meth:`mute_console`.
     """
@@ -110,6 +112,7 @@ class FederatedRunner(Runner):
         self.seconds_before = 0.0
         self.begin = time.perf_counter()
         self.environments: list[dict[str, Any]] = []
+        self.initial_sha256: str | None = None
         self._estimate: tuple[int, Tensor] | None = None  # round, re-estimated buffers
         self._other_config = False  # whether a finished run is resumed with a permitted change
         super().__init__(*args, **kwargs)
@@ -184,11 +187,17 @@ class FederatedRunner(Runner):
         return self.seconds_before + time.perf_counter() - self.begin
 
     def state_dict(self) -> dict[str, Any]:
-        """The time it took so far, and what computed it; the parts' states are their own."""
-        return {"seconds": self.seconds, "environments": self.environments}
+        """The time it took so far, what computed it, and from which weights; parts have theirs."""
+        return {
+            "seconds": self.seconds,
+            "environments": self.environments,
+            "initial_sha256": self.initial_sha256,
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.seconds_before, self.environments = state["seconds"], list(state["environments"])
+        self.seconds_before = state["seconds"]
+        self.environments = list(state["environments"])
+        self.initial_sha256 = state["initial_sha256"]
 
     def autocast(self) -> AbstractContextManager:
         """The context of every forward pass: bfloat16 if ``train_cfg.amp``."""
@@ -257,6 +266,7 @@ class FederatedRunner(Runner):
             threads(),
         ):
             self.build_federation()
+            self.initial_sha256 = weights_digest(self.flat)
             self.begin = time.perf_counter()
             with self.interrupt:
                 self.call_hook("before_run")

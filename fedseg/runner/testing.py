@@ -1,5 +1,6 @@
 """Testing a checkpoint: metrics of every domain, and the files that keep them."""
 
+import copy
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from fedseg.evaluation.sets import EvaluationSet
 from fedseg.files import sha256, write_text
 from fedseg.metric_names import find_set, nest
 from fedseg.runner.checkpoint import load_checkpoint
+from fedseg.runner.config import check_config, complete_config, drop_weights
 from fedseg.runner.runner import FederatedRunner
 from fedseg.runs.config import config_digest
 from fedseg.runs.history import plain
@@ -36,7 +38,11 @@ def evaluate_checkpoint(
         The runner, and the content of ``test_results.json``.
     """
     payload, checksum = load_checkpoint(checkpoint), sha256(checkpoint)  # a run may delete it
-    runner = FederatedRunner.from_cfg(config)
+    whole = complete_config(config)
+    check_config(whole)
+    tested = copy.deepcopy(whole)
+    drop_weights(tested.model)
+    runner = FederatedRunner.from_complete(tested)
     if runner.cfg.test_dataloader is None:
         where = runner.cfg.filename or "the config"
         raise ConfigError(
@@ -60,7 +66,7 @@ def evaluate_checkpoint(
     results = {
         "schema_version": TEST_SCHEMA_VERSION,
         "name": runner.name,
-        "config_sha256": config_digest(runner.cfg if recorded is None else recorded),
+        "config_sha256": config_digest(whole if recorded is None else recorded),
         "trained_config_sha256": meta.get("config_sha256"),
         "checkpoint": str(checkpoint),
         "checkpoint_sha256": checksum,

@@ -46,6 +46,7 @@ class FinishedRun(Run, Protocol):
     seed: int
     seconds: float
     environments: list[dict[str, Any]]
+    initial_sha256: str | None
     hooks: list[Any]
     trainer: Any
 
@@ -138,6 +139,7 @@ def write_results(runner: FinishedRun) -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "environments": runner.environments,
         "parameters": runner.flat.num_parameters,
+        "initial_sha256": runner.initial_sha256,
         "data": {
             "train": train_facts(runner.data),
             **{f"test:{test.name}": test_facts(test) for test in sets},

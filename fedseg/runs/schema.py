@@ -125,6 +125,9 @@ class ResultsFile(HistoryFacts):
         "them: several if a resume changed them",
     )
     parameters: Positive = Field(description="number of trainable parameters")
+    initial_sha256: str | None = Field(
+        None, description="SHA-256 of the weights and buffers with which training began, by name"
+    )
     data: dict[str, DataFacts] = Field(description="`train`, and `test:<domain>` of each test set")
     final: dict[str, dict[str, Plain]] = Field(
         description="the last evaluation by domain: metrics in percent, and details such as `IoU` "

@@ -51,7 +51,7 @@ def _payloads(*needed: str) -> Callable[[Path], Damages]:
 
 # without them a file is as one without what a hook adds, or one that vouches for less
 OPTIONAL = ("setting", "methods", "results_sha256", "history_sha256")
-OPTIONAL += ("config_json_sha256", "environments")
+OPTIONAL += ("config_json_sha256", "environments", "initial_sha256")
 _results = partial(d.json_values, optional=OPTIONAL, vouched=True)
 _lines = partial(d.json_values, vouched=True)
 _names = partial(d.json_texts, key="name")

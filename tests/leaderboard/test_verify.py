@@ -185,6 +185,11 @@ def test_results_that_were_written_again_elsewhere_are_of_the_rounds_machine(run
         assert fields_of(verify(run, small_config)) == {"final.unseen.mIoU"}
 
 
+def test_the_initial_weights_are_those_of_the_checkpoint(run, small_config):
+    change(run, "initial_sha256", to="0" * 64)
+    assert fields_of(verify(run, small_config)) == {"initial_sha256"}
+
+
 def test_another_config_is_named(run, small_config):
     other = small_config.parent / "other.py"
     other.write_text(small_config.read_text().replace("lr=0.2", "lr=0.3"))
