@@ -5,7 +5,7 @@ import os
 import re
 import warnings
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -247,14 +247,9 @@ class SegmentationDataset(Dataset):
                 self.cache = None
         return image, label
 
-    def find_classes(self, samples: Iterable[int] | None = None, enough: int = 2) -> list[int]:
-        """The classes of the samples' pixels; reads label maps only until there are enough."""
-        classes: set[int] = set()
-        for index in range(len(self)) if samples is None else samples:
-            classes.update({*np.unique(self._train_ids_of(index)).tolist()} - {IGNORE})
-            if len(classes) >= enough:
-                break
-        return sorted(classes)
+    def has_labels(self) -> bool:
+        """Whether any pixel has a class; reads label maps up to the first that has one."""
+        return any((self._train_ids_of(index) != IGNORE).any() for index in range(len(self)))
 
     def _cache_key(self, index: int) -> str:
         """Digest of what a pair depends on: its files and how their ids are read."""

@@ -18,7 +18,7 @@ from mmengine.config import Config
 
 from fedseg.config.layers import naming
 from fedseg.datasets import CamVidDataset, CityscapesDataset, IDDADataset
-from fedseg.datasets.arrays import INDEX, StoredImages
+from fedseg.datasets.arrays import INDEX, ImageArrays, StoredImages, shared_images
 from fedseg.datasets.segmentation import SegmentationDataset
 from fedseg.errors import ConfigError, DataError, MissingDataError
 from fedseg.files import read_json
@@ -93,6 +93,9 @@ def _read_config(path: Path, config: Config, images: bool) -> View:
             if not entry.get("optional"):
                 raise
             notes.append(f"{path.stem}: test set {name!r} is not there ({error})")
+            continue
+        if shared := _count_shared(dataset, tests[name]):
+            notes.append(f"{path.stem}: {shared} images of test set {name!r} are training images")
     options = dict(recipe) if isinstance(recipe, Mapping) else {"type": type(recipe)}
     kind = options.pop("type", None)
     words = [f"{path.stem}: {getattr(kind, '__name__', kind)}"]
@@ -101,6 +104,16 @@ def _read_config(path: Path, config: Config, images: bool) -> View:
     view = _make_view(path.stem, title, clients, dataset, tests, notes)
     unused = view.statistics.unused - sum(map(len, held_out.values()))
     return replace(view, statistics=replace(view.statistics, unused=unused))
+
+
+def _count_shared(train: Any, test: Any) -> int:
+    """Count the test images that are training images: by file, or by content if in memory."""
+    if isinstance(train, ImageArrays) and isinstance(test, ImageArrays):
+        return len(shared_images(train.images, test.images))
+    if isinstance(train, SegmentationDataset) and isinstance(test, SegmentationDataset):
+        trained = {image for image, _ in train.files}
+        return sum(image in trained for image, _ in test.files)
+    return 0
 
 
 def _get(loader: Any, key: str, field: str) -> Any:

@@ -7,18 +7,15 @@ same model, data and optimizer, to the last bit.
 import copy
 import hashlib
 import inspect
-import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cache
 from itertools import zip_longest
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from mmengine.config import Config
 from mmengine.model import revert_sync_batchnorm
@@ -43,12 +40,10 @@ from fedseg.core.local_state import LocalState
 from fedseg.core.messages import Payload
 from fedseg.core.seeds import seed_for
 from fedseg.datasets.arrays import is_rendered
-from fedseg.datasets.images import read_image, read_size
 from fedseg.datasets.segmentation import SegmentationDataset
 from fedseg.engine.trainer import ClientTrainer
 from fedseg.errors import ConfigError, DataError
 from fedseg.evaluation.sets import EvaluationSet
-from fedseg.files import sha256
 from fedseg.hooks.averaging import ModelAverage
 from fedseg.loaders.partitioned import PartitionedData
 from fedseg.loaders.streaming import temporary_seed
@@ -547,132 +542,44 @@ def check_classes(cfg: Config, dataset: Any, field: str = "train_dataloader.data
             return
 
 
-def check_tests(
-    dataset: Any, tests: Sequence[EvaluationSet], clients: Mapping[str, Iterable[int]] | None = None
-) -> None:
-    """Raise DataError where a test set counts other classes than the training data teach, or none.
+def check_tests(dataset: Any, tests: Sequence[EvaluationSet]) -> None:
+    """Raise DataError for a test set of other classes than the training data, or without labels.
 
-    Or where both are of the same single class, so that every metric is 100 %, or a ``dataset.json``
-    is damaged, which the results need. Images that are in both are only told: the training images
-    may be meant; so are a single class of one of them and training data without labels, which a
-    local loss may be for.
-
-    Args:
-        clients: the training samples of each.
+    Training data without labels are only warned of: a local loss may be for them.
     """
-    for part in (dataset, *(test.dataset for test in tests)):
-        is_rendered(part)  # the results ask it, after training
-    taught = _classes(dataset)
-    if useless := _describe_labels(dataset, "clients", clients or {}):
-        warnings.warn(f"train_dataloader.dataset: {useless}", stacklevel=2)
+    if not _is_labeled(dataset):
+        warnings.warn(f"train_dataloader.dataset: {UNLABELED}", stacklevel=2)
     for test in tests:
-        kind = "clients" if test.clients else "domains"
-        groups = test.groups() if isinstance(test.dataset, SegmentationDataset) else {}
-        if told := _describe_labels(test.dataset, kind, groups):
-            field = f"val_dataloader.{test.name}.dataset"
-            same = told == useless and told.endswith(POINTLESS)
-            told += ", as in training: every metric would be 100 %: correct classes or ids" * same
-            if same or told.endswith(UNLABELED):
-                raise DataError(f"{field}: {told}")
-            warnings.warn(f"{field}: {told}", stacklevel=2)
-        if not test.clients and (both := _images_of_both(dataset, test.dataset)):
-            warnings.warn(
-                f"val_dataloader.{test.name}.dataset: {len(both)} of its {len(test.dataset)} "
-                f"samples are training samples, for example {min(both)}",
-                stacklevel=2,
-            )
-        asked = _classes(test.dataset)
-        for number, (name, own) in enumerate(zip_longest(asked, taught)):
-            if taught and asked and name != own:
-                raise DataError(
-                    f"val_dataloader.{test.name}.dataset: has other classes than "
-                    f"train_dataloader.dataset: class {number} is {shown(name)}, not {shown(own)}: "
-                    "name data of the same classes, in the same order"
-                )
+        field = f"val_dataloader.{test.name}.dataset"
+        _compare_classes(field, _classes(test.dataset), _classes(dataset))
+        if not _is_labeled(test.dataset):
+            raise DataError(f"{field}: {UNLABELED}")
+    for part in (dataset, *(test.dataset for test in tests)):
+        is_rendered(part)  # the results need it: a damaged dataset.json is told before training
 
 
-POINTLESS = "which teaches nothing"
 UNLABELED = "every pixel of every sample is ignored: do its label maps have the ids of its classes?"
 
 
-def _describe_labels(dataset: Any, kind: str, groups: Mapping[str, Iterable[int]]) -> str | None:
-    """Why the labels teach nothing: there are none, in all or in a group, or of one class only."""
-    ids = names = _classes(dataset)
-    labels, of_pixels = getattr(dataset, "labels", None), isinstance(dataset, SegmentationDataset)
-    if of_pixels:
-        ids = dataset.find_classes()
-    elif isinstance(labels, np.ndarray) and labels.dtype.kind in "iu":
-        ids = np.flatnonzero(np.isin(np.arange(len(names)), labels)).tolist()
-    if of_pixels and len(ids) > 1:
-        without = [group for group, held in groups.items() if not dataset.find_classes(held, 1)]
-        if without:
-            return (
-                f"{len(without)} of its {len(groups)} {kind} (the first: {without[0]!r}) have only "
-                "ignored pixels: leave them out, or give their label maps the ids of the classes"
+def _is_labeled(dataset: Any) -> bool:
+    """False for label maps without a pixel of a class; True for data sets without label maps."""
+    return not isinstance(dataset, SegmentationDataset) or dataset.has_labels()
+
+
+def _compare_classes(field: str, tested: Sequence[str], trained: Sequence[str]) -> None:
+    """Raise DataError for a test set that names other classes than the training data."""
+    if not tested or not trained:
+        return
+    for number, (name, expected) in enumerate(zip_longest(tested, trained)):
+        if name != expected:
+            raise DataError(
+                f"{field}: has other classes than train_dataloader.dataset: class {number} is "
+                f"{shown(name)}, not {shown(expected)}: name data of the same classes, in the "
+                "same order"
             )
-    if len(ids) > 1 or len(names) < 2:
-        return None
-    return f"all samples are of {names[ids[0]]!r}, {POINTLESS}" if ids else UNLABELED
 
 
 def _classes(dataset: Any) -> list[str]:
     """The names of the classes; empty where a data set has none."""
     classes = (getattr(dataset, "metainfo", None) or {}).get("classes")
     return [] if classes is None else list(classes)
-
-
-MOST_COMPARED = 200_000  # images
-MOST_DECODED = 3e8  # pixels, a few seconds
-
-
-def _images_of_both(train: Any, test: Any) -> list[str]:
-    """Images of a test set whose content a training image has, by file or number."""
-    pixels = [getattr(dataset, "images", None) for dataset in (train, test)]
-    if all(isinstance(p, np.ndarray) and len(p) <= MOST_COMPARED for p in pixels):
-        known = {hash(image.tobytes()) for image in pixels[0]}
-        return [f"image {i}" for i, image in enumerate(pixels[1]) if hash(image.tobytes()) in known]
-    files, tested = _files(train), _files(test)
-    if len(files) > MOST_COMPARED:
-        return sorted(files & tested)
-    sizes: dict[int, list[str]] = {}
-    for path in files:
-        sizes.setdefault(os.path.getsize(path), []).append(path)
-    checksum = cache(sha256)
-    copies = {
-        path
-        for path in tested
-        if (same := sizes.get(os.path.getsize(path)))
-        and (path in files or checksum(path) in set(map(checksum, same)))
-    }
-    return sorted(copies | _converted(files, tested - copies))
-
-
-def _converted(files: set[str], tested: set[str]) -> set[str]:
-    """Those tested whose pixels a file has in another format, if it takes seconds to find out."""
-    if len({_format(path) for path in files | tested}) < 2:
-        return set()
-    shapes: dict[tuple[int, int], tuple[list[str], list[str]]] = {}
-    digest = cache(lambda path: hash(read_image(path).tobytes()))
-    both: set[str] = set()
-    try:
-        for number, paths in enumerate((files, tested)):
-            for path in paths:
-                shapes.setdefault(read_size(path), ([], []))[number].append(path)
-        compared = {shape: pair for shape, pair in shapes.items() if all(pair)}
-        if sum(h * w * sum(map(len, p)) for (h, w), p in compared.items()) <= MOST_DECODED:
-            for known, asked in compared.values():
-                pixels = set(map(digest, known))
-                both.update(path for path in asked if digest(path) in pixels)
-    except Exception:  # whatever a decoder raises is told where the file is read for training
-        return set()
-    return both
-
-
-def _format(path: str) -> str:
-    return os.path.splitext(path)[1].lower().replace("jpeg", "jpg")
-
-
-def _files(dataset: Any) -> set[str]:
-    """Of every sample's image, for data sets that read files."""
-    files = getattr(dataset, "files", ())
-    return {str(names[0]) for names in files if isinstance(names, tuple)}

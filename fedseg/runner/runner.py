@@ -253,7 +253,7 @@ class FederatedRunner(Runner):
         self._val_loop = build_evaluation(cfg, "val", self) if self._val_dataloader else None
         tests = getattr(self.val_loop, "sets", ())
         check_classes(cfg, self.data.dataset)
-        check_tests(self.data.dataset, tests, getattr(self.data, "indices", None))
+        check_tests(self.data.dataset, tests)
 
     # ---------------------------------------------------------------- train, test
 

@@ -9,10 +9,8 @@ import torch
 
 from fedseg.datasets import CamVidDataset, IDDADataset, JoinedDataset, ListedDataset
 from fedseg.errors import ConfigError, DataError, UserError
-from fedseg.evaluation.sets import StreamedSet
 from fedseg.partition.split_files import Split, write_split
 from fedseg.registry import DATASETS, build
-from fedseg.runner.build import check_tests
 
 CLASSES = ["road", "tree"]
 
@@ -46,22 +44,7 @@ def test_a_split_says_which_label_map_an_image_has(listed):
     assert len(mapped.classes) == 19 and mapped[0]["data_samples"].unique().tolist() == [255]
     own = ListedDataset(**listed, ids=[1, 255])
     assert own[0]["data_samples"][0].tolist() == [1, *[255] * 3]
-    assert dataset.find_classes() == [0, 1]
-    assert own.find_classes() == [1] and mapped.find_classes() == []
-
-
-def test_clients_and_domains_without_a_labeled_pixel_are_named(listed, save_image):
-    for user in ("a", "b"):
-        path = Path(listed["data_root"], f"maps/north_{user}.png")
-        save_image(path, np.full((2, 4), 255, np.uint8))
-    streets = ListedDataset(**listed)
-    test = StreamedSet("unseen", "x", [], torch.zeros(1), dataset=streets)
-    with pytest.warns(UserWarning, match="have only ignored pixels") as caught:
-        check_tests(streets, [test], {"mixed": np.array([0, 1]), "blind": np.array([1, 3])})
-    assert [str(warning.message).split(")")[0] for warning in caught][:2] == [
-        "train_dataloader.dataset: 1 of its 2 clients (the first: 'blind'",
-        "val_dataloader.unseen.dataset: 1 of its 2 domains (the first: 'north'",
-    ]
+    assert dataset.has_labels() and own.has_labels() and not mapped.has_labels()
 
 
 LAYOUTS_OWN = {

@@ -15,6 +15,7 @@ from fedseg.partition import Split, write_split
 from fedseg.report.partition_charts import draw_view
 from fedseg.report.partition_view import print_views
 from fedseg.report.split_views import pixel_counts, read_views
+from fedseg.runner.experiment import load_config
 
 LABELS = np.array([0, 0, 0, 1, 1, 2])
 
@@ -86,6 +87,17 @@ def test_a_data_set_of_files_needs_no_images(small_config, tmp_path):
     assert "small unseen 5 1 domains 0" in lines and "small seen 4 2 domains 2" in lines
     with pytest.raises(DataError, match="missing"):
         read_views([small_config], [f"data_root={tmp_path}"], images=True)
+
+
+def test_training_images_in_a_test_set_are_told(config, small_config):
+    (view,) = read_views([config], ["val_dataloader.test.dataset.split=train"])
+    assert "own: 6 images of test set 'test' are training images" in view.notes
+    (apart,) = read_views([small_config])
+    assert not apart.notes
+    seen = "val_dataloader.seen.dataset"
+    whole = load_config(small_config).train_dataloader.dataset.split
+    (view,) = read_views([small_config], [f"{seen}.split={whole}", f"{seen}.users=None"])
+    assert view.notes == ("small: 8 images of test set 'seen' are training images",)
 
 
 def test_held_out_images_are_a_test_set(small_config):
