@@ -88,6 +88,7 @@ optim_wrapper = dict(type="ASAMOptimWrapper", rho=0.1, eta=0.1, optimizer=dict(t
 averaging = dict(type="SWA", start=0.5, cycle=2, lr2=0.05)
 personal = ["@batchnorm.statistics"]
 train_cfg = dict(max_rounds=6, val_interval=2, val_last_rounds=4, val_last_interval=2)
+default_hooks = dict(pictures=dict(type="PicturesHook", images=0))  # a second for each image
 """
 
 
@@ -163,8 +164,8 @@ def small_run(small_config: Path) -> Path:
 
 @pytest.fixture
 def run_copy(small_run: Path, tmp_path: Path) -> Path:
-    """A copy of that run without pictures and tests, to be changed."""
-    ignored = shutil.ignore_patterns("pictures", "test")
+    """A copy of that run without tests, to be changed."""
+    ignored = shutil.ignore_patterns("test")
     return Path(shutil.copytree(small_run, tmp_path / "run", ignore=ignored))
 
 

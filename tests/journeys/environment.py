@@ -11,7 +11,7 @@ import pytest
 from filelock import FileLock
 
 ROOT = Path(__file__).parents[2]
-EXTRAS = "export"  # what the pages tell a reader to install besides
+EXTRAS = "coco,export"  # what the pages tell a reader to install besides
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Environment:
 
     def variables(self) -> dict[str, str]:
         """The environment variables of a shell in which it is activated, with a wide terminal."""
-        hidden = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
+        hidden = ("PYTHONPATH", "PYTHONHOME", "PYTHONSAFEPATH", "VIRTUAL_ENV")
         variables = {name: value for name, value in os.environ.items() if name not in hidden}
         variables["PATH"] = f"{self.folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
         variables["COLUMNS"] = "200"

@@ -28,7 +28,7 @@ from fedseg.report.pictures import (
     write_overlays,
 )
 from fedseg.runner.build import build_trainer
-from fedseg.runner.experiment import load_config
+from fedseg.runner.experiment import load_config, train
 from fedseg.runner.runner import FederatedRunner
 
 PALETTE = {"road": (128, 64, 128), "building": (70, 70, 70), "sky": (70, 130, 180)}
@@ -121,8 +121,10 @@ def test_overlays_of_every_domain(tested, tmp_path, monkeypatch):
         assert picture.width > 1000
 
 
-def test_training_leaves_pictures(small_run):
-    folder = small_run / "pictures"
+def test_training_leaves_pictures(small_config, tmp_path):
+    options = ["default_hooks.pictures.images=3", "train_cfg.max_rounds=2"]
+    train(load_config(small_config, work_dir=tmp_path, options=options))
+    folder = tmp_path / "pictures"
     names = {str(p.relative_to(folder)) for p in folder.rglob("*.png")}
     assert {"curves.png", "iou_by_class.png"} <= names
     for domain in ("unseen", "seen", "seen_by_domain"):
