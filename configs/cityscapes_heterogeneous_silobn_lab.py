@@ -1,2 +1,2 @@
-_base_ = "settings/cityscapes_heterogeneous.py"
+_base_ = "settings/cityscapes_heterogeneous_batch8.py"
 methods = ["silobn", "lab"]

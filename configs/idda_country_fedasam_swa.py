@@ -1,2 +1,2 @@
-_base_ = "settings/idda_country.py"
+_base_ = "settings/idda_country_paper.py"
 methods = ["fedasam", "swa"]

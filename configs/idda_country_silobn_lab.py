@@ -1,2 +1,2 @@
-_base_ = "settings/idda_country.py"
+_base_ = "settings/idda_country_batch8.py"
 methods = ["silobn", "lab"]

@@ -1,2 +1,2 @@
-_base_ = "settings/idda_rainy.py"
+_base_ = "settings/idda_rainy_batch8.py"
 methods = ["silobn", "lab"]

@@ -2,7 +2,7 @@
 # two hidden layers, no normalization). How clients hold the classes is up to the settings. The
 # corrupted test images are evaluated once, at the end, if they are there. The statistics are those
 # of the training images, with which FedGloSS and FedAlign normalize; the ECCV 2022 paper's rows
-# differ in the fourth digit: methods/eccv2022.py. Names that begin with two underscores
+# differ in the fourth digit: settings/cifar100_*_eccv2022.py. Names that begin with two underscores
 # stay inside their file.
 _base_ = "classification.py"
 

@@ -1,6 +1,6 @@
 # What FedDrive's two protocols share: its BiSeNetV2 with four auxiliary heads, 5 clients a round, 2
-# local epochs; the mean of the evaluations in the last 100 rounds is the reported metric. The
-# protocol (released, paper) adds rounds, batch size, precision and the drawing of clients.
+# local epochs; the mean of the evaluations in the last 100 rounds is the reported metric. Rounds,
+# batch size, precision and the drawing of clients are up to the settings (docs/feddrive.md).
 #
 # A polynomial decay of the learning rate is stated; in the released code it spans 10,000 times a
 # client's steps and begins anew with every client, so that 0.9999 of the rate is left at the end:

@@ -14,8 +14,8 @@ values = {
     "cifar10_c16": dict(algorithm=dict(count_momentum=True)),
     "cifar100_c16": dict(algorithm=dict(count_momentum=True)),
     "cifar100_pam": dict(algorithm=dict(count_momentum=True)),
+    "cifar100_pam_resnet20": {},  # trained without momentum
     "imagenet200": dict(algorithm=dict(count_momentum=True)),
     "feddrive": dict(algorithm=dict(count_momentum=True)),
-    "cifar*_a* + resnet18": dict(algorithm=dict(count_momentum=True)),
-    "demo_shapes + resnet18": dict(algorithm=dict(count_momentum=True)),
+    "cifar*_resnet18": dict(algorithm=dict(count_momentum=True)),
 }

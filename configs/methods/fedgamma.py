@@ -18,10 +18,7 @@ values = {
     # the only value in that table
     "landmarks": dict(optim_wrapper=dict(rho=0.05)),
     # the only value for ResNet-18 in that table; trained with momentum, see below
-    "cifar*_a* + resnet18": dict(algorithm=dict(count_momentum=True), optim_wrapper=dict(rho=0.01)),
-    "demo_shapes + resnet18": dict(
-        algorithm=dict(count_momentum=True), optim_wrapper=dict(rho=0.01)
-    ),
+    "cifar*_resnet18": dict(algorithm=dict(count_momentum=True), optim_wrapper=dict(rho=0.01)),
     # FedSAM's radius, untuned
     "feddrive": dict(algorithm=dict(count_momentum=True), optim_wrapper=dict(rho=0.01)),
     # Trained with momentum, which is counted, for else the control variates grow without bound;
@@ -29,6 +26,7 @@ values = {
     "cifar10_c16": dict(algorithm=dict(count_momentum=True)),
     "cifar100_c16": dict(algorithm=dict(count_momentum=True)),
     "cifar100_pam": dict(algorithm=dict(count_momentum=True)),
+    "cifar100_pam_resnet20": {},  # trained without momentum
     "imagenet200": dict(algorithm=dict(count_momentum=True)),
     "classes": dict(algorithm=dict(count_momentum=True)),
 }

@@ -27,30 +27,19 @@ values = {
         algorithm=dict(rho0=0.001, rho_rounds=5000),
         optim_wrapper=dict(rho=0.2, rho0=0.001, rho_rounds=5000),
     ),
-    "cifar100_a* + resnet20": dict(
-        algorithm=dict(rho_rounds=5000), optim_wrapper=dict(rho_rounds=5000)
+    "cifar100_a*_resnet20": dict(
+        algorithm=dict(rho0=0.001, rho_rounds=5000),
+        optim_wrapper=dict(rho=0.2, rho0=0.001, rho_rounds=5000),
     ),
     # ResNet-18: the clients' rho is the only value in the paper's table, without the schedule of
     # the CNN (T_s is 0); the server's as in fedgloss_sgd.py
-    "cifar*_a* + resnet18": dict(
-        algorithm=dict(_delete_=True, type="FedGloSS", rho_server=0.1, beta=10),
-        optim_wrapper=dict(rho=0.01, rho0=None, rho_rounds=0),
-    ),
-    "demo_shapes + resnet18": dict(
-        algorithm=dict(_delete_=True, type="FedGloSS", rho_server=0.1, beta=10),
-        optim_wrapper=dict(rho=0.01, rho0=None, rho_rounds=0),
-    ),
+    "cifar*_resnet18": dict(algorithm=dict(rho_server=0.1, beta=10), optim_wrapper=dict(rho=0.01)),
     # CIFAR's schedules of the radius are longer than these runs: none here
     "cifar10_c16": {},
     "cifar100_c16": {},
     "demo_shapes": {},
-    # The paper's rounds and participation. The choice within its grid (0.05, 0.1, 0.2, 0.3) is
-    # lost: FedSAM's radius.
-    "landmarks": dict(
-        optim_wrapper=dict(rho=0.05),
-        client_sampler=dict(clients_per_round=50),
-        train_cfg=dict(max_rounds=1300),
-    ),
+    # the choice within the paper's grid (0.05, 0.1, 0.2, 0.3) is lost: FedSAM's radius
+    "landmarks": dict(optim_wrapper=dict(rho=0.05)),
     # FedSAM's radius, untuned
     "feddrive": dict(optim_wrapper=dict(rho=0.01)),
     "classes": {},

@@ -24,18 +24,13 @@ values = {
     "cifar10_centralized": dict(optim_wrapper=dict(rho=0.02)),
     "cifar10_c16": dict(optim_wrapper=dict(rho=0.05)),
     "classes": dict(optim_wrapper=dict(rho=0.05)),
-    # the course report's FedSAM has 3 rounds and ten times FedAvg's learning rate
-    "mnist": dict(
-        optim_wrapper=dict(rho=0.1, optimizer=dict(lr=0.01)), train_cfg=dict(max_rounds=3)
-    ),
+    # the course report
+    "mnist": dict(optim_wrapper=dict(rho=0.1)),
     # with FedDyn, from FedGloSS's table: the only value for the CNN on CIFAR-10; on CIFAR-100 of
     # 0.01 and 0.02 in its grid, whose choice is lost; the only value for ResNet-18
     "cifar10 + feddyn": dict(optim_wrapper=dict(rho=0.15)),
     "cifar100 + feddyn": dict(optim_wrapper=dict(rho=0.02)),
-    "cifar*_a* + feddyn + resnet18": dict(optim_wrapper=dict(rho=0.01)),
-    "demo_shapes + feddyn + resnet18": dict(optim_wrapper=dict(rho=0.01)),
+    "cifar*_resnet18 + feddyn": dict(optim_wrapper=dict(rho=0.01)),
     # the choice within the FedGloSS paper's grid (0.01, 0.02, 0.05) is lost: the middle one
-    "cifar*_a* + resnet18": dict(optim_wrapper=dict(rho=0.02)),
-    "cifar*_centralized + resnet18": dict(optim_wrapper=dict(rho=0.02)),
-    "demo_shapes + resnet18": dict(optim_wrapper=dict(rho=0.02)),
+    "cifar*_resnet18": dict(optim_wrapper=dict(rho=0.02)),
 }

@@ -20,6 +20,5 @@ values = {
     "feddrive": dict(algorithm=dict(rho=0.05, beta=100)),
     "classes": {},
     # the only value for this network in the FedGloSS paper's table
-    "cifar*_a* + resnet18": dict(algorithm=dict(rho=0.01)),
-    "demo_shapes + resnet18": dict(algorithm=dict(rho=0.01)),
+    "cifar*_resnet18": dict(algorithm=dict(rho=0.01)),
 }

@@ -20,6 +20,5 @@ values = {
     # rho 0.05 and alpha 0.95 are the FedGloSS paper's; of lambda 100 and 1000 the choice is lost
     "landmarks": dict(algorithm=dict(rho=0.05, lam=100)),
     # the only value for this network in the FedGloSS paper's table
-    "cifar*_a* + resnet18": dict(algorithm=dict(rho=0.01)),
-    "demo_shapes + resnet18": dict(algorithm=dict(rho=0.01)),
+    "cifar*_resnet18": dict(algorithm=dict(rho=0.01)),
 }

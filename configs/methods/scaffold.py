@@ -15,14 +15,9 @@ values = {
     "cifar10_c16": dict(algorithm=dict(count_momentum=True)),
     "cifar100_c16": dict(algorithm=dict(count_momentum=True)),
     "cifar100_pam": dict(algorithm=dict(count_momentum=True)),
+    "cifar100_pam_resnet20": {},  # trained without momentum
     "imagenet200": dict(algorithm=dict(count_momentum=True)),
     "feddrive": dict(algorithm=dict(count_momentum=True)),
-    "cifar*_a* + resnet18": dict(algorithm=dict(count_momentum=True)),
-    "demo_shapes + resnet18": dict(algorithm=dict(count_momentum=True)),
-    # the course report: 3 rounds, ten times FedAvg's learning rate, and a momentum of 0.001
-    "mnist": dict(
-        algorithm=dict(count_momentum=True),
-        optim_wrapper=dict(optimizer=dict(lr=0.01, momentum=0.001)),
-        train_cfg=dict(max_rounds=3),
-    ),
+    "cifar*_resnet18": dict(algorithm=dict(count_momentum=True)),
+    "mnist_a01_scaffold": dict(algorithm=dict(count_momentum=True)),
 }

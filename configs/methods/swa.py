@@ -21,9 +21,9 @@ values = {
     # of the table.
     "cifar100_pam": dict(averaging=dict(cycle=5)),
     # WIMA: down to a hundredth of the clients' learning rate, in cycles of 10 or 20 rounds
-    "cifar*_a* + resnet20": dict(averaging=dict(lr2=1e-3)),
-    "demo_shapes + resnet20": dict(averaging=dict(lr2=1e-3)),
-    "cifar100_pam + resnet20": dict(averaging=dict(cycle=20, lr2=5e-4)),
+    "cifar10_*_resnet20": dict(averaging=dict(cycle=10, lr2=1e-3)),
+    "cifar100_*_resnet20": dict(averaging=dict(cycle=20, lr2=1e-3)),
+    "cifar100_pam_resnet20": dict(averaging=dict(cycle=20, lr2=5e-4)),
     # not published: Cityscapes' rate, untuned; for tens of rounds
     "feddrive": dict(averaging=dict(lr2=5e-4)),
     "classes": dict(averaging=dict(lr2=1e-4)),

@@ -13,9 +13,9 @@ __test = dict(
 )
 
 setting = "demo_streets"
-protocols = None  # rounds and batches are the demo's own
-without = ["protocol"]
 train_dataloader = dict(
+    batch_size=8,
+    drop_last=False,
     dataset=dict(
         data_root=__root,
         pipeline=[
@@ -29,4 +29,5 @@ val_dataloader = dict(
     unseen=dict(dataset=__test, num_workers=0), seen=dict(dataset=__test, num_workers=0)
 )
 test_dataloader = val_dataloader
+client_sampler = dict(type="UniformSampler")
 train_cfg = dict(max_rounds=30, val_interval=10, val_last_rounds=1, amp=True)

@@ -6,8 +6,8 @@ __data = dict(type="CityscapesDataset", data_root="data/towns")
 __size = (128, 256)  # height and width of the images
 
 setting = "demo_towns_centralized"
-# there is one client, and rounds and batches are the demo's own
-without = ["algorithm", "batchnorm", "style", "protocol", "defects"]
+# there is one client
+without = ["algorithm", "batchnorm", "style", "defects"]
 model = dict(num_classes=19, weights=None)
 train_dataloader = dict(
     batch_size=8,

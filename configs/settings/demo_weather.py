@@ -9,8 +9,6 @@ __size = (128, 232)  # height and width of the images
 __test = dict(data_root=__root, pipeline=[dict(type="ResizeInput", size=(128, 224))])
 
 setting = "demo_weather"
-protocols = None  # rounds and batches are the demo's own
-without = ["protocol"]
 model = dict(
     _delete_=True,
     type="Segmentor",
@@ -42,6 +40,7 @@ model = dict(
 )
 train_dataloader = dict(
     batch_size=4,
+    drop_last=False,
     dataset=dict(
         data_root=__root,
         pipeline=[
@@ -55,8 +54,14 @@ val_dataloader = dict(
     unseen=dict(dataset=__test, num_workers=0), seen=dict(dataset=__test, num_workers=0)
 )
 test_dataloader = val_dataloader
+client_sampler = dict(type="UniformSampler")
 optim_wrapper = dict(optimizer=dict(lr=0.05))
 param_scheduler = dict(type="PolyLR", power=0.9)
 train_cfg = dict(
-    max_rounds=28, val_initial=True, val_interval=6, val_last_rounds=16, val_last_interval=4
+    max_rounds=28,
+    amp=False,
+    val_initial=True,
+    val_interval=6,
+    val_last_rounds=16,
+    val_last_interval=4,
 )

@@ -3,9 +3,10 @@
 _base_ = "../_base_/cityscapes.py"
 
 setting = "gta5_centralized"
-protocols = None
-without = ["algorithm", "batchnorm", "protocol", "defects"]
+without = ["algorithm", "batchnorm", "defects"]
 train_dataloader = dict(
+    batch_size=8,
+    drop_last=False,
     dataset=dict(
         _delete_=True,
         type="MMSegDataset",
@@ -25,5 +26,5 @@ train_dataloader = dict(
 )
 val_dataloader = dict(test=dict(dataset=dict(split="splits/heterogeneous/test")))
 test_dataloader = val_dataloader
-client_sampler = dict(clients_per_round=1)
-train_cfg = dict(max_rounds=15, local_epochs=1, val_interval=5)
+client_sampler = dict(type="UniformSampler", clients_per_round=1)
+train_cfg = dict(max_rounds=15, amp=False, local_epochs=1, val_interval=5)

@@ -40,34 +40,36 @@ def setting_facts() -> Iterator[dict[str, Any]]:
                     words["of_kind"] = f"_{chosen['kind']}"
                 words |= FACTS["protocols"].get(chosen.get("protocol"), {})
                 texts = {k: chosen.get(k, "").format(**words) for k in ("id", "command", "data")}
-                yield chosen | texts | {"id": texts["id"].replace(".", "")}
+                words["command"] = texts["command"]
+                also = [command.format(**words) for command in chosen.get("also", ())]
+                yield chosen | texts | {"id": texts["id"].replace(".", ""), "also": also}
 
 
-def composed(command: str, *also: str) -> dict[str, Any]:
+def composed(command: str) -> dict[str, Any]:
     """The config of a command, ``SETTING [--with METHOD ...] [--cfg-options KEY=VALUE ...]``, as
     plain values.
     """
     setting, *words = command.split()
     options = [word for word in words if "=" in word]
     methods = [word for word in words if "=" not in word and not word.startswith("--")]
-    config = complete_config(load_config(setting, [*methods, *also], options=options))
+    config = complete_config(load_config(setting, methods, options=options))
     return json.loads(config_json(config.to_dict()))
 
 
 def protocol_and_variants(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """A setting's protocol with FedAvg, and what each method of ``also`` changes of it."""
+    """A setting's protocol with FedAvg, and what each command of ``also`` changes of it."""
     config = composed(facts["command"])
     protocol, variants = protocol_of(config), []
-    for method in facts.get("also", ()):
-        other = composed(facts["command"], method)
+    for command in facts["also"]:
+        other = composed(command)
         changed = protocol_of(other)
         usual, parts = deciding_parts(config), deciding_parts(other)
         change = {k: v for k, v in changed.items() if k not in protocol or protocol[k] != v}
-        assert protocol.keys() <= changed.keys(), method
+        assert protocol.keys() <= changed.keys(), command
         if change:
             variants.append(
                 {
-                    "method": method,
+                    "command": command,
                     "when": {name: part for name, part in parts.items() if part != usual[name]},
                     "change": change,
                 }
@@ -80,10 +82,10 @@ def setting(facts: Mapping[str, Any]) -> dict[str, Any]:
     data, composed = DATASETS[facts["dataset"]], protocol_and_variants(facts)
     protocol = composed["protocol"]
     known, note = read_json("known_data.json").get(facts["data"] or facts["dataset"], {}), ""
-    if "released_split" in facts.get("also", ()):  # it must be that one, once it is known
+    if any("released_split" in command for command in facts["also"]):
         released = known["released_splits"][f"{facts['alpha']:g}"]
         note = "" if released else FACTS["released_note"]
-        if released:
+        if released:  # it must be that one, once it is known
             known = {**known, "train": {**known["train"], "partition_sha256": released}}
     train = known.get("train", {})
     drawn = protocol.get("train_dataloader.partition.num_clients")

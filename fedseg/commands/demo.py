@@ -69,7 +69,7 @@ def show_streets(options: Sequence[str]) -> int:
     print(f"  {fedseg} predict {best} PHOTO.jpg --out predictions")
     print(f"\ncompare the two runs\n  {fedseg} compare {runs[0]} {best}")
     print(f"\nto use the real IDDA in data/idda, run\n  {fedseg} prepare idda")
-    print(f"  {fedseg} train idda_rainy --with silobn fedasam swa")
+    print(f"  {fedseg} train idda_rainy_paper --with silobn fedasam swa")
     return 0
 
 

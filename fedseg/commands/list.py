@@ -64,7 +64,7 @@ def summary() -> None:
     names |= {kind: registered(kind) for kind in ("algorithms", "datasets", "models")}
     examples = {
         "settings": "cifar10_a005, cityscapes_heterogeneous, idda_rainy, demo_shapes",
-        "experiments": "cifar10_a005_fedasam_swa, idda_rainy_silobn",
+        "experiments": "cifar10_a005_fedasam_swa, idda_rainy_fedasam_swa",
         "methods": "fedavg, scaffold, fedasam, swa, silobn",
     }
     for kind, known in names.items():

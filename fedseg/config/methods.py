@@ -1,8 +1,8 @@
 """Experiments from parts: a setting and a list of methods.
 
-A *setting* (``configs/settings``) is a config with its name in ``setting``. ``without`` lists the
-slots that make no sense in it, ``protocols`` the methods of the slot ``protocol`` that come by
-themselves: ``{"paper": ["swa", ...]}``.
+A *setting* (``configs/settings``) is a config with its name in ``setting``: data, clients, network,
+and the protocol, such as rounds, batches and precision. ``without`` lists the slots that make no
+sense in it.
 
 A *method* (``configs/methods``) is a config that is merged over the setting. Besides what it sets
 it can say:
@@ -49,10 +49,9 @@ SLOTS = ("batchnorm", "personal", "algorithm", "local_optimizer", "regularizer")
 SAYS_FEDAVG = frozenset(SLOTS)  # the name says fedavg where no method decides any of these
 SLOTS += (
     *("average", "compression", "privacy", "robust", "attack", "augmentation", "style"),
-    *("network", "adapter", "loss", "protocol", "split", "defects"),
+    *("network", "adapter", "loss", "split", "defects"),
 )
 SHARED = ("augmentation",)  # slots of any number of methods
-FIRST = ("protocol", "network")  # slots whose methods are merged before all others
 FEDAVG = "fedavg"
 SYNONYMS = {"sam": "fedsam", "asam": "fedasam"}  # what FedAvg with SAM is called
 SHORT = {name: synonym for synonym, name in SYNONYMS.items()}
@@ -65,7 +64,6 @@ KEYS: Mapping[str, Any] = {
     "append": Mapping[str, list] | None,
     "values": Mapping[str, Mapping[str, Any] | None] | None,
     "without": NAMES,
-    "protocols": Mapping[str, NAMES] | None,
 }
 
 
@@ -74,7 +72,7 @@ class Row:
     """A row of a method's table ``values``.
 
     Its key is the name of a setting, of a file that settings inherit, or a glob of such names:
-    ``"cifar100_a*"``; ``"cifar100_a* + resnet18"`` holds only together with that method.
+    ``"cifar100_a*"``; ``"cifar10 + feddyn"`` holds only together with that method.
     """
 
     key: str
@@ -142,7 +140,7 @@ class Method:
     @property
     def merge_rank(self) -> tuple[bool, int, str]:
         """Its place when methods are merged."""
-        return (not set(self.slots) & set(FIRST), *self.rank)
+        return ("network" not in self.slots, *self.rank)
 
 
 class Composition:
@@ -168,7 +166,6 @@ class Composition:
         self.setting = config.get("setting")
         self.title = self.setting or path.stem
         self.without = _as_list(config.get("without"))
-        self.protocols = config.get("protocols") or {}
         named = _as_list(config.get("methods"))
         inherits = len(self.plain.layers) > 1
         self.record = [] if inherits else named
@@ -220,18 +217,14 @@ class Composition:
         return self.known[name]
 
     def _read_methods(self, names: Iterable[str]) -> list[Method]:
-        """The methods in the given order, each once, after the protocol that they follow."""
+        """The methods in the order in which they are merged, each once."""
         mistakes, read = Mistakes(), {}
         for name in names:
             with mistakes:
                 path = self.find(name)
                 read[path] = self._method(path)
         mistakes.tell()
-        methods = list(read.values())
-        protocol = self._protocol(methods)
-        if protocol and not any("protocol" in method.slots for method in methods):
-            methods.append(self._method(self.find(protocol)))
-        methods.sort(key=attrgetter("merge_rank"))
+        methods = sorted(read.values(), key=attrgetter("merge_rank"))
         deciding: dict[str, Method] = {}
         for method, slot in [(one, slot) for one in methods for slot in one.slots]:
             decided, other = slot.replace("_", " "), deciding.setdefault(slot, method)
@@ -252,12 +245,6 @@ class Composition:
         if path not in self._by_file:
             self._by_file[path] = read_method(path)
         return self._by_file[path]
-
-    def _protocol(self, methods: Iterable[Method]) -> str | None:
-        """Whose protocol the published row of these methods follows."""
-        chosen = {method.name for method in methods}
-        rows = self.protocols.items()
-        return next((name for name, of in rows if of is None or chosen & set(of)), None)
 
     # ---------------------------------------------------------------- the name
 
@@ -287,10 +274,8 @@ class Composition:
         return names if is_named else [FEDAVG, *names]
 
     def _ranked(self, methods: Iterable[Method]) -> list[Method]:
-        """In the order of a name, without the protocol that the others have anyway."""
-        methods = list(methods)
-        ranked = sorted(methods, key=attrgetter("rank"))
-        return [method for method in ranked if method.name != self._protocol(methods)]
+        """In the order of a name."""
+        return sorted(methods, key=attrgetter("rank"))
 
     # ---------------------------------------------------------------- the config
 

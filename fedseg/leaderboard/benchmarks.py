@@ -64,8 +64,8 @@ class Setting:
     domains: Sequence[str]
     # the values that a run's config must have, see fedseg.leaderboard.comparable
     protocol: Mapping[str, Any] = field(default_factory=dict)
-    # methods whose other values count as well: ``method``, in configs/methods; ``when``, by key the
-    # class that a run must have for them; ``change``, the values by key
+    # other values that count as well: ``command``, as below, which composes them; ``when``, by key
+    # the class that a run must have for them; ``change``, the values by key
     variants: Sequence[Mapping[str, Any]] = ()
     free: Sequence[str] = ()  # keys of the protocol that no source states
     known: Mapping[str, Any] = field(default_factory=dict)  # checksums of the data

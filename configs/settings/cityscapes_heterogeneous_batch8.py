@@ -1,0 +1,6 @@
+# Every published SiloBN cell of FedDrive: its released code trains SiloBN in batches of 8,
+# everything else in batches of 16.
+_base_ = "cityscapes_heterogeneous.py"
+
+setting = "cityscapes_heterogeneous_batch8"
+train_dataloader = dict(batch_size=8)

@@ -1,0 +1,6 @@
+# Every published SiloBN cell of FedDrive: its released code trains SiloBN in batches of 8,
+# everything else in batches of 16.
+_base_ = "idda_bus.py"
+
+setting = "idda_bus_batch8"
+train_dataloader = dict(batch_size=8)
