@@ -42,7 +42,7 @@ class FedACG(Algorithm):
 
     def correct(self, client: Client) -> None:
         """``g + beta (w_k - w_start)``, the gradient with ``beta/2 ||w_k - w_start||^2``."""
-        client.grad.sub_(client.delta(), alpha=self.beta)
+        client.grad.sub_(client.displacement(), alpha=self.beta)
 
     def step(self, server: Server, sums: Aggregate) -> None:
         """``m <- lam m + mean_S(w_k - w_start)``, ``w <- w + m``."""

@@ -31,4 +31,4 @@ class FedProx(FedAvg):
 
     def correct(self, client: Client) -> None:
         """``g + mu (w_k - w)``; the difference first, so that a small one keeps its digits."""
-        client.grad.sub_(client.delta(), alpha=self.mu)
+        client.grad.sub_(client.displacement(), alpha=self.mu)

@@ -29,7 +29,7 @@ class Algorithm(ABC):
         own_model: name in ``client.state`` of a client's own full model, with which it is
             evaluated; None: it has none.
         server_vectors: names of vectors like ``w`` that the server keeps, in ``server.state``;
-            zeros at the start.
+            zeros at the start; not ``delta`` or ``w``, whose norms the history has already.
         sums: for every vector that clients send, by which weights it is summed: ``"samples"``
             (N_k), ``"uniform"`` (1), or a name of its own, for which ``finish`` gives each update
             its weight; several as a tuple.
@@ -108,7 +108,7 @@ class Algorithm(ABC):
         return Aggregate(self.sums)
 
     def metrics(self, server: Server) -> dict[str, float]:
-        """Figures of the finished round for the history, by name.
+        """Figures of the finished round for the history, by name; not by one that it has already.
 
         By default ``norm_<name>`` of every vector that the server keeps: one that grows from round
         to round is a correction that diverges.

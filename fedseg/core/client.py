@@ -97,6 +97,8 @@ class Client:
         lr: the local learning rate of this round.
         loss: of the step's first pass, a 0-d tensor on the device, valid until the next step.
         loss_sum: of ``loss`` over the local steps so far, likewise.
+        personal_positions: positions in ``w`` of the parameters that stay with the client, int64,
+            1-D; None: there are none.
         full_gradient: the full-batch gradient at ``start``, as the local optimizer takes it (SAM's
             with SAM), where the algorithm asks for one.
     """
@@ -118,6 +120,7 @@ class Client:
         self.received = message.extras
         self.payloads = message.payloads
         self.numbers = {name: values[task.client] for name, values in message.numbers.items()}
+        self.personal_positions: Tensor | None = None
         self.local = trainer.local
         self.lr = trainer.local.optimizer.param_groups[0]["lr"]
         self.step = 0
@@ -155,7 +158,20 @@ class Client:
         return self._computed[name]
 
     def delta(self) -> Tensor:
-        """``start - w``, in a scratch vector that the next call overwrites."""
+        """``start - w`` as it is sent: 0 at parameters that stay with the client.
+
+        It is in a scratch vector that the next call, of :meth:`displacement` too, overwrites.
+        """
+        delta = self.displacement()
+        if self.personal_positions is not None:
+            delta.index_fill_(0, self.personal_positions, 0)
+        return delta
+
+    def displacement(self) -> Tensor:
+        """``start - w`` of all parameters, for example for a proximal term.
+
+        It is in a scratch vector that the next call, of :meth:`delta` too, overwrites.
+        """
         return torch.sub(self.start, self.w, out=self._trainer.delta_scratch)
 
     def autocast(self) -> AbstractContextManager:

@@ -145,6 +145,8 @@ class LocalState:
 
         At its first participation it has none and keeps the global model's.
         """
+        if self.parameter_names:
+            client.personal_positions = self.parameters
         if BUFFERS not in client.state:
             return
         client.buffers[self.buffers] = client.state[BUFFERS]

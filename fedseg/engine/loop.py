@@ -26,6 +26,23 @@ from fedseg.engine.validation import norm_limits
 from fedseg.errors import ConfigError, Interrupted, LoadingError, TrainingError, WorkersLost
 from fedseg.registry import LOOPS
 
+# fields of a round's line in the history that the loop itself fills
+RESERVED_NAMES = (
+    "round",
+    "participants",
+    "lr",
+    "loss",
+    "rejected",
+    "bytes_down",
+    "bytes_up",
+    "seconds",
+    "norm_delta",
+    "norm_w",
+    "epsilon",
+    "metrics",
+    "initial_metrics",
+)
+
 
 class Sampler(Protocol):
     """Chooses the participants of a round; :class:`fedseg.runner.sampler.ClientSampler` is one."""
@@ -345,8 +362,11 @@ class FederatedTrainLoop(BaseLoop):
             "set optim_wrapper.clip_grad",
         )
         self._previous_norm = record.line["norm_w"] = norm
-        for name, value in run.algorithm.metrics(server).items():
-            record.line.setdefault(name, value)  # the round's own metrics keep their names
+        metrics = run.algorithm.metrics(server)
+        for name in metrics:
+            if name in RESERVED_NAMES:
+                raise _reserved(f"{type(run.algorithm).__name__}.metrics", name)
+        record.line |= metrics
         for postprocessor in run.trainer.postprocessors:
             record.line |= postprocessor.metrics(run.round)
 
@@ -381,12 +401,12 @@ class FederatedTrainLoop(BaseLoop):
         record.seconds["data_wait"] += run.data.seconds_waiting
         line = record.close()
         self.pending = line
-        taken = {"metrics": None, "initial_metrics": None, **line}
+        line_before = dict(line)
         try:
             run.call_hook("after_round", record=line)
-            for name, value in taken.items():
-                if line.get(name) is not value:
-                    raise ConfigError(f"a hook changes {name!r} of the record: take another name")
+            for name in (*RESERVED_NAMES, *line_before):
+                if line.get(name) is not line_before.get(name):
+                    raise _reserved("after_round of a hook", name)
         finally:  # a stop in there keeps the round, and the next one has its rate
             for scheduler in run.param_schedulers:
                 scheduler.step()
@@ -402,6 +422,11 @@ class FederatedTrainLoop(BaseLoop):
         self.pending = None
         run.history.append(line)
         run.call_hook("after_train_epoch")
+
+
+def _reserved(source: str, name: str) -> ConfigError:
+    """The error for a figure of an algorithm or a hook whose name is taken."""
+    return ConfigError(f"{source}: {name!r} is taken in the history: choose another name")
 
 
 def _why_empty(rejected: Sequence[dict[str, Any]]) -> str:

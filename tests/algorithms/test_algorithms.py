@@ -221,10 +221,15 @@ def test_the_history_has_the_norm_of_what_the_server_keeps(runs, name):
         assert line[f"norm_{vector}"] == pytest.approx(float(server[vector].norm()), rel=1e-12)
 
 
-def test_a_kept_vector_does_not_take_the_name_of_the_pseudo_gradient(runs, tmp_path):
-    kept = toyalgorithms.run(tmp_path, {"type": "KeepsDelta"})
-    norms = [[line["norm_delta"] for line in toyseg.history(c)] for c in (kept, runs["FedAvg"])]
-    assert norms[0] == pytest.approx(norms[1], rel=1e-5)
+def test_a_figure_does_not_take_a_name_of_the_history(tmp_path, monkeypatch):
+    """A kept vector ``delta`` would have the name of the pseudo-gradient's norm."""
+    message = "KeepsDelta.metrics: 'norm_delta' is taken in the history: choose another name"
+    with pytest.raises(ConfigError, match=message):
+        toyalgorithms.run(tmp_path / "kept", {"type": "KeepsDelta"})
+    for name in ("lr", "metrics", "epsilon"):
+        monkeypatch.setattr(KeepsDelta, "metrics", lambda self, server, name=name: {name: 5.0})
+        with pytest.raises(ConfigError, match=f"KeepsDelta.metrics: '{name}' is taken"):
+            toyalgorithms.run(tmp_path / name, {"type": "KeepsDelta"})
 
 
 @pytest.mark.parametrize("name", ["SCAFFOLD", "FedCM", "AdaBest", "FedSMOO", "MIME"])

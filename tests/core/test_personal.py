@@ -9,9 +9,12 @@ from mmengine.model import BaseModel
 from torch import nn
 from toyquad import SIZE, START, fixed, gradient
 
+from fedseg.core.algorithm import Algorithm
+from fedseg.core.messages import Update
+from fedseg.core.vectors import descend
 from fedseg.errors import ConfigError
 from fedseg.parts import part_names
-from fedseg.registry import MODELS
+from fedseg.registry import ALGORITHMS, MODELS
 from fedseg.runner.build import build_trainer
 
 LR, STEPS = 0.1, 5
@@ -134,6 +137,41 @@ def test_scaffolds_correction_acts_on_the_shared_part(tmp_path):
         w = np.where(SHARED, w - np.mean(deltas, 0), w)
         c = c + np.sum(changes, 0) / len(toyquad.USERS)
     check(run(tmp_path, "SCAFFOLD"), (w, {k: v[~SHARED] for k, v in local.items()}))
+
+
+@ALGORITHMS.register_module()
+class SendsNorm(Algorithm):
+    """FedAvg whose clients also send the squared norm of their update."""
+
+    def finish(self, client):
+        delta = client.delta()
+        return Update({"delta": delta}, numbers={"squared_norm": float(delta.square().sum())})
+
+    def step(self, server, sums):
+        delta = sums.mean("delta")
+        self.sent = sums.numbers["squared_norm"]
+        self.summed = float(delta.square().sum())
+        descend(server.w, delta)
+
+    def metrics(self, server):
+        (squared_norm,) = self.sent.values()
+        return {"sent": squared_norm, "summed": self.summed}
+
+
+def test_an_update_has_no_personal_part_when_the_client_measures_it(tmp_path):
+    """With one participant the number is that of what the server receives."""
+    config = run(tmp_path, "SendsNorm", plan="aba")
+    for line in toyseg.history(config):
+        assert line["sent"] == pytest.approx(line["summed"], rel=1e-12)
+
+
+def test_a_proximal_term_pulls_the_personal_part_to_its_start(tmp_path):
+    mu = 0.7
+
+    def train(client, begin):
+        return toyquad.local_steps(client, begin, STEPS, LR, lambda w: mu * (w - begin))
+
+    check(run(tmp_path, {"type": "FedProx", "mu": mu}), federated(train))
 
 
 def in_turn(head_steps, steps, local):
