@@ -89,6 +89,7 @@ averaging = dict(type="SWA", start=0.5, cycle=2, lr2=0.05)
 personal = ["@batchnorm.statistics"]
 train_cfg = dict(max_rounds=6, val_interval=2, val_last_rounds=4, val_last_interval=2)
 default_hooks = dict(pictures=dict(type="PicturesHook", images=0))  # a second for each image
+visualizer = dict(vis_backends=[])
 """
 
 

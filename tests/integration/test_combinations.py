@@ -126,6 +126,7 @@ def settings(folder: Path, parts: Mapping[str, Any], **changes: Any) -> dict[str
         },
         "train_cfg": {"type": "FederatedTrainLoop", "max_rounds": ROUNDS, "local_epochs": 1},
         "default_hooks": dict.fromkeys(["checkpoint", "progress", "pictures"]),
+        "visualizer": {"vis_backends": []},
         "randomness": {"seed": 0},
         "log_level": "ERROR",
         **changes,
