@@ -221,14 +221,17 @@ def build_schedulers(cfg: Config, local: OptimWrapper) -> list[Any]:
     return schedulers
 
 
-def build_model(cfg: Config) -> nn.Module:
+def build_model(cfg: Config, from_checkpoint: bool = False) -> nn.Module:
     """Build the network in its dtype, on the CPU; its weights are drawn by :func:`build_vectors`.
 
     Pretrained weights of timm are read here, and fetched if they are not on this machine.
+
+    Args:
+        from_checkpoint: whether a checkpoint will give the weights: no others are read.
     """
     torch.manual_seed(seed_for(cfg.randomness.seed, "build"))
     options = {k: v for k, v in cfg.model.items() if k not in PLACES["model"].keys}
-    if cfg.get("load_from") is not None:  # which has all of the weights
+    if from_checkpoint or cfg.get("load_from") is not None:
         options = copy.deepcopy(options)
         drop_weights(options)
     with _reading_weights():
@@ -382,8 +385,9 @@ def assemble_trainer(
     train = cfg.train_cfg
     algorithm = build(ALGORITHMS, cfg.algorithm, "algorithm", base=Algorithm)
     lacks = getattr(flat.model, "lacks", None)
-    random = cfg.get("load_from") is None and not starts_pretrained(cfg.model)
-    if random and cfg.model.get("lora") is not None and cfg.model.get("weights") is None:
+    named = cfg.get("load_from") or cfg.model.get("weights")
+    random = named is None and not starts_pretrained(cfg.model)
+    if random and cfg.model.get("lora") is not None:
         warn(
             "model.lora: the adapters belong to random weights, which stay frozen: give weights "
             "as model.weights or load_from"

@@ -40,7 +40,12 @@ from fedseg.runner.build import (
     move_model,
     weights_digest,
 )
-from fedseg.runner.checkpoint import checkpoint_path, latest_checkpoint, save_checkpoint
+from fedseg.runner.checkpoint import (
+    checkpoint_path,
+    checkpoints,
+    latest_checkpoint,
+    save_checkpoint,
+)
 from fedseg.runner.config import check_config, complete_config
 from fedseg.runner.interrupt import InterruptGuard
 from fedseg.runner.kernels import choose_kernels, device_of
@@ -150,7 +155,8 @@ class FederatedRunner(Runner):
         return build_visualizer(visualizer, self.experiment_name, self.work_dir)
 
     def build_model(self, model: Any) -> nn.Module:
-        return build_model(self.cfg)
+        resumed = self._resume and bool(checkpoints(self.checkpoint_folder))
+        return build_model(self.cfg, from_checkpoint=resumed)
 
     def wrap_model(self, model_wrapper_cfg: Any, model: nn.Module) -> nn.Module:
         return move_model(model, self.cfg)
@@ -266,7 +272,6 @@ class FederatedRunner(Runner):
             threads(),
         ):
             self.build_federation()
-            self.initial_sha256 = weights_digest(self.flat)
             self.begin = time.perf_counter()
             with self.interrupt:
                 self.call_hook("before_run")
@@ -388,6 +393,7 @@ class FederatedRunner(Runner):
             self.logger.warning(
                 f"--resume: no checkpoint in {self.checkpoint_folder}, starting from round 1"
             )
+        self.initial_sha256 = weights_digest(self.flat)
         aside = start_anew(self.cfg)
         if aside is not None:
             self.logger.warning(

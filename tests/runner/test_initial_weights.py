@@ -53,11 +53,11 @@ def test_a_network_starts_from_fetched_weights_and_a_checkpoint_needs_none(tmp_p
     initial = weights_digest(flat)
     toyseg.train(config)
     assert toyseg.results(config)["initial_sha256"] == initial
+
+    cached.unlink()
     longer = toyseg.merge(config, {"train_cfg": {"max_rounds": 2}})
     toyseg.train(longer, resume=True)
     assert toyseg.results(longer)["initial_sha256"] == initial
-
-    cached.unlink()
     path = tmp_path / "run" / "checkpoints" / "round_000001.pth"
     tested = Config(toyseg.merge(config, {"work_dir": str(tmp_path / "test")}))
     _, results = evaluate_checkpoint(tested, path)
