@@ -279,7 +279,7 @@ SLIPS = [
     *(kept("server", what) for what in KEPT),
     *(hook("no checkpoint can", type="MeddlesWithMore", keeps=w) for w in KEPT if w != "NaN"),
     *(
-        hook(f"a hook changes '{name}'", type="MeddlesWithMore", figure=name)
+        hook(f"a hook: '{name}' is taken", type="MeddlesWithMore", figure=name)
         for name in ("loss", "metrics")
     ),
     hook(r"Sends: Payload\('mine'\)\.shape\[0\]: must be .* not -1", type="Sends", shape=[-1]),

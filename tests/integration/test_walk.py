@@ -10,7 +10,7 @@ from command_line import python
 
 from fedseg.data_prep.synthetic_shapes import write_shapes
 
-FILES, FUNCTIONS = 71, 404
+FILES, FUNCTIONS = 71, 407
 SCRIPT = """
 import inspect, os, sys
 import fedseg
