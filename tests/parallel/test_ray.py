@@ -16,7 +16,7 @@ from fedseg.errors import Interrupted
 
 pytest.importorskip("ray")
 
-CONFIG = {**toyseg.PLAIN, "train_cfg": {"max_rounds": 4, "local_epochs": 8, "val_interval": 4}}
+CONFIG = {**toyseg.PLAIN, "train_cfg": {"max_rounds": 4, "local_epochs": 15, "val_interval": 4}}
 DEADLINE = 200  # seconds
 
 
