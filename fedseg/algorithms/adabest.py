@@ -35,7 +35,7 @@ class AdaBest(Algorithm):
 
     client_vectors = ("h",)  # beside it the client's last round, ``last_round``
     server_vectors = ("h",)
-    sums = {"delta": "uniform"}
+    weightings = {"delta": "uniform"}
 
     def __init__(self, mu: NonNegative, beta: Share) -> None:
         self.mu = mu
@@ -56,8 +56,8 @@ class AdaBest(Algorithm):
         client.state["last_round"] = torch.tensor(client.round, device=h.device)
         return Update({"delta": delta})
 
-    def step(self, server: Server, sums: Aggregate) -> None:
+    def step(self, server: Server, aggregate: Aggregate) -> None:
         """``h <- beta (wbar_prev - wbar)``, ``w <- wbar - h`` with ``wbar = mean_S(w_k)``."""
-        delta = sums.mean("delta")
+        delta = aggregate.mean("delta")
         h = server.state["h"].add_(delta).mul_(self.beta)
         descend(server.w, delta + h)

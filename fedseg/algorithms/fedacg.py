@@ -29,7 +29,7 @@ class FedACG(Algorithm):
     """
 
     server_vectors = ("momentum",)
-    sums = {"delta": "uniform"}
+    weightings = {"delta": "uniform"}
 
     def __init__(self, lam: Decay, beta: NonNegative) -> None:
         self.lam = lam
@@ -44,7 +44,7 @@ class FedACG(Algorithm):
         """``g + beta (w_k - w_start)``, the gradient with ``beta/2 ||w_k - w_start||^2``."""
         client.grad.sub_(client.displacement(), alpha=self.beta)
 
-    def step(self, server: Server, sums: Aggregate) -> None:
+    def step(self, server: Server, aggregate: Aggregate) -> None:
         """``m <- lam m + mean_S(w_k - w_start)``, ``w <- w + m``."""
-        momentum = server.state["momentum"].mul_(self.lam).sub_(sums.mean("delta"))
+        momentum = server.state["momentum"].mul_(self.lam).sub_(aggregate.mean("delta"))
         descend(server.w, -momentum)

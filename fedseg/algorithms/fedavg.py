@@ -27,7 +27,7 @@ class FedAvg(Algorithm):
         self.server_optim = build_server_optimizer(server_optim)
         self.uniform = uniform
         if uniform:
-            self.sums = {"delta": "uniform"}
+            self.weightings = {"delta": "uniform"}
 
-    def step(self, server: Server, sums: Aggregate) -> None:
-        self.server_optim.step(server, sums.mean("delta"))
+    def step(self, server: Server, aggregate: Aggregate) -> None:
+        self.server_optim.step(server, aggregate.mean("delta"))

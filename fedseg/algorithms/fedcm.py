@@ -50,7 +50,7 @@ class FedCM(FedAvg):
         self.alpha = alpha
         self.count_momentum = count_momentum
         self.weigh_samples = weigh_samples
-        self.sums = {"delta": ("per_step", "samples") if weigh_samples else "per_step"}
+        self.weightings = {"delta": ("per_step", "samples") if weigh_samples else "per_step"}
 
     def setup(self, flat: FlatModel, local: LocalOptimizer, max_rounds: int) -> None:
         check_optimizer(local, type(self).__name__, self.count_momentum)
@@ -60,14 +60,14 @@ class FedCM(FedAvg):
 
     def correct(self, client: Client) -> None:
         """``alpha g + (1 - alpha) D``."""
-        client.grad.lerp_(client.received["direction"], 1 - self.alpha)
+        client.grad.lerp_(client.extras["direction"], 1 - self.alpha)
 
     def finish(self, client: Client) -> Update:
         per_step = 1 / k_eta(client, self.count_momentum)
         return Update({"delta": client.delta()}, weights={"per_step": per_step})
 
-    def step(self, server: Server, sums: Aggregate) -> None:
+    def step(self, server: Server, aggregate: Aggregate) -> None:
         """``D <- mean_S((w - w_k)/(eta K_k))``, ``w <- ServerOpt(w, eta K D)``."""
-        server.state["direction"] = sums.total("delta", "per_step") / sums.num_clients
+        server.state["direction"] = aggregate.total("delta", "per_step") / aggregate.num_clients
         weighting = "samples" if self.weigh_samples else "per_step"
-        self.server_optim.step(server, sums.mean("delta", weighting))
+        self.server_optim.step(server, aggregate.mean("delta", weighting))

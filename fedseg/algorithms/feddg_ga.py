@@ -48,7 +48,7 @@ class FedDGGA(FedAvg):
     """
 
     exchanges = (Exchange(train=False), Exchange())
-    sums = {"delta": ("shares", "samples")}
+    weightings = {"delta": ("shares", "samples")}
 
     def __init__(self, step_size: NonNegative = 0.2, server_optim: Mapping | None = None) -> None:
         super().__init__(server_optim)
@@ -62,7 +62,7 @@ class FedDGGA(FedAvg):
         if server.exchange == 0:
             return server.message(server.w)
         shares = server.scratch["shares"].tolist()
-        return server.message(server.w, known=True, numbers={"share": shares})
+        return server.message(server.w, w_is_known=True, numbers={"share": shares})
 
     def finish(self, client: Client) -> Update:
         loss = self._loss(client)
@@ -86,13 +86,13 @@ class FedDGGA(FedAvg):
         client.batch = None
         return total
 
-    def step(self, server: Server, sums: Aggregate) -> None:
+    def step(self, server: Server, aggregate: Aggregate) -> None:
         if server.exchange == 0:
-            server.scratch["shares"] = self._move_shares(server, sums.numbers["gap"])
+            server.scratch["shares"] = self._move_shares(server, aggregate.numbers["gap"])
             return
         server.state["shares"] = server.scratch["shares"]
-        weighting = "shares" if sums.weights["shares"] > 0 else "samples"
-        self.server_optim.step(server, sums.mean("delta", weighting))
+        weighting = "shares" if aggregate.weights["shares"] > 0 else "samples"
+        self.server_optim.step(server, aggregate.mean("delta", weighting))
 
     def _move_shares(self, server: Server, gaps: Mapping[int, float]) -> Tensor:
         """The shares of all clients after the gaps of this round's participants, float64 [K]."""

@@ -29,7 +29,7 @@ class FedDyn(Algorithm):
 
     client_vectors: tuple[str, ...] = ("sigma",)
     server_vectors: tuple[str, ...] = ("sigma",)
-    sums = {"delta": "uniform"}
+    weightings = {"delta": "uniform"}
 
     def __init__(self, beta: Positive) -> None:
         self.beta = beta
@@ -45,12 +45,12 @@ class FedDyn(Algorithm):
         client.state["sigma"].add_(delta, alpha=1 / self.beta)
         return Update({"delta": delta})
 
-    def add_drift(self, server: Server, sums: Aggregate) -> torch.Tensor:
+    def add_drift(self, server: Server, aggregate: Aggregate) -> torch.Tensor:
         """``sigma <- sigma - 1/(beta K) sum_S (w_k - w)``; returns the new sigma."""
         scale = 1 / (self.beta * server.num_clients)
-        return server.state["sigma"].add_(sums.total("delta", "uniform"), alpha=scale)
+        return server.state["sigma"].add_(aggregate.total("delta", "uniform"), alpha=scale)
 
-    def step(self, server: Server, sums: Aggregate) -> None:
+    def step(self, server: Server, aggregate: Aggregate) -> None:
         """``w <- mean_S w_k - beta sigma``, with the new sigma."""
-        sigma = self.add_drift(server, sums)
-        descend(server.w, sums.mean("delta") + self.beta * sigma)
+        sigma = self.add_drift(server, aggregate)
+        descend(server.w, aggregate.mean("delta") + self.beta * sigma)

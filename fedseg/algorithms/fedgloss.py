@@ -71,7 +71,7 @@ class FedGloSS(FedDyn):
         self.released_rules = released_rules
         self.dual_from_w = dual_from_w
         self.client_vectors = ("sigma",) if admm else ()
-        self.sums = {"delta": ("samples", "uniform") if admm else "samples"}
+        self.weightings = {"delta": ("samples", "uniform") if admm else "samples"}
 
     def setup(self, flat: FlatModel, local: LocalOptimizer, max_rounds: int) -> None:
         super().setup(flat, local, max_rounds)
@@ -109,24 +109,24 @@ class FedGloSS(FedDyn):
     def finish(self, client: Client) -> Update:
         return super().finish(client) if self.admm else Update({"delta": client.delta()})
 
-    def add_drift(self, server: Server, sums: Aggregate) -> Tensor:
+    def add_drift(self, server: Server, aggregate: Aggregate) -> Tensor:
         """FedDyn's; with the released rules ``sigma <- sigma - 1/(beta K) mean_S (w_k - wt)``."""
         scale = 1 / (self.beta * server.num_clients)
         if self.released_rules:
             count = 1
-            sigma = server.state["sigma"].add_(sums.mean("delta", "uniform"), alpha=scale)
+            sigma = server.state["sigma"].add_(aggregate.mean("delta", "uniform"), alpha=scale)
         else:
-            count = sums.num_clients
-            sigma = super().add_drift(server, sums)
+            count = aggregate.num_clients
+            sigma = super().add_drift(server, aggregate)
         if self.dual_from_w:  # w_k - w is w_k - w~ and the perturbation
             sigma.sub_(self.perturbation(server, self.direction(server)), alpha=scale * count)
         return sigma
 
-    def step(self, server: Server, sums: Aggregate) -> None:
+    def step(self, server: Server, aggregate: Aggregate) -> None:
         """``w <- w - Delta - beta sigma`` from the unperturbed ``w``; keeps Delta without sigma."""
-        delta = sums.mean("delta")
+        delta = aggregate.mean("delta")
         if self.admm:
-            descend(server.w, delta + self.beta * self.add_drift(server, sums))
+            descend(server.w, delta + self.beta * self.add_drift(server, aggregate))
         else:
             descend(server.w, delta)
         server.state["previous_delta"] = delta
@@ -160,14 +160,14 @@ class NaiveFedGloSS(FedGloSS):
             return Update({"delta": client.delta()})
         return super().finish(client)
 
-    def step(self, server: Server, sums: Aggregate) -> None:
+    def step(self, server: Server, aggregate: Aggregate) -> None:
         if server.exchange == 0:
-            server.scratch["delta"] = sums.mean("delta")
+            server.scratch["delta"] = aggregate.mean("delta")
             exact = self.perturbation(server, server.scratch["delta"])
             approximate = self.perturbation(server, server.state["previous_delta"])
             server.scratch["delta_eps"] = (approximate - exact).norm()
             return
-        super().step(server, sums)
+        super().step(server, aggregate)
 
     def metrics(self, server: Server) -> dict[str, float]:
         """``delta_eps``: distance from this perturbation to the one FedGloSS would have used.

@@ -41,7 +41,7 @@ class FedSMOO(WeightPerturbation, FedDyn):
 
     client_vectors = ("mu", "sigma")
     server_vectors = ("s", "sigma")
-    sums = {"delta": "uniform", "mu": "uniform"}
+    weightings = {"delta": "uniform", "mu": "uniform"}
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class FedSMOO(WeightPerturbation, FedDyn):
     def perturb(self, client: Client) -> None:
         """``d = g - mu_k - s``, ``e = rho d/||d||``, ``mu_k <- mu_k + (e - s)``."""
         mu = client.state["mu"]
-        s = client.received["s"]
+        s = client.extras["s"]
         direction = client.grad.sub_(mu).sub_(s)
         scale = scale_to_norm(self.radius(client.round), direction.norm())
         epsilon = torch.mul(direction, scale, out=self._epsilon)
@@ -86,8 +86,8 @@ class FedSMOO(WeightPerturbation, FedDyn):
         update.vectors["mu"] = torch.sub(client.state["mu"], self._epsilon, out=self._epsilon)
         return update
 
-    def step(self, server: Server, sums: Aggregate) -> None:
+    def step(self, server: Server, aggregate: Aggregate) -> None:
         """``s <- rho m/||m||`` with ``m = mean_S (mu_k - e)``; then FedDyn's step."""
-        mean = sums.mean("mu")
+        mean = aggregate.mean("mu")
         server.state["s"] = mean * scale_to_norm(self.radius(server.round), mean.norm())
-        super().step(server, sums)
+        super().step(server, aggregate)

@@ -42,7 +42,7 @@ class FedSpeed(WeightPerturbation):
     """
 
     client_vectors = ("ghat",)
-    sums = {"delta": "uniform"}
+    weightings = {"delta": "uniform"}
 
     def __init__(
         self,
@@ -86,11 +86,11 @@ class FedSpeed(WeightPerturbation):
             return Update({"delta": delta})
         return Update({"delta": delta.add_(correction, alpha=self.lam)})
 
-    def step(self, server: Server, sums: Aggregate) -> None:
+    def step(self, server: Server, aggregate: Aggregate) -> None:
         """``w <- mean_S (w_k - lam ghat_k)``; or with the mean of all clients' ghat."""
-        step = sums.mean("delta")
+        step = aggregate.mean("delta")
         if self.all_corrections:
             scale = 1 / (self.lam * server.num_clients)
-            ghat = server.state["ghat"].add_(sums.total("delta"), alpha=scale)
+            ghat = server.state["ghat"].add_(aggregate.total("delta"), alpha=scale)
             step = step + self.lam * ghat
         descend(server.w, step)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fedseg.algorithms.fedavg import FedAvg
-from fedseg.core.aggregate import Aggregate, Sums
+from fedseg.core.aggregate import Aggregate, Weightings
 from fedseg.core.client import Client, LocalOptimizer
 from fedseg.core.flat import FlatModel, Slot
 from fedseg.core.messages import ClientResult, Message, Payload
@@ -50,17 +50,19 @@ class Adapter:
         views[1][:rank] = a.view(rank, *self.a.shape[1:]).to(vector)
 
 
-class AdapterSums(Aggregate):
+class AdapterAggregate(Aggregate):
     """Keeps the factors of every client besides the sums.
 
     Args:
-        sums: as :class:`Aggregate`.
+        weightings: as :class:`Aggregate`.
         adapters: of each layer.
         start: what the participants started from.
     """
 
-    def __init__(self, sums: Sums, adapters: Mapping[str, Adapter], start: Tensor) -> None:
-        super().__init__(sums)
+    def __init__(
+        self, weightings: Weightings, adapters: Mapping[str, Adapter], start: Tensor
+    ) -> None:
+        super().__init__(weightings)
         self._adapters = adapters
         self._start = start
         self._b: dict[str, list[Tensor]] = {layer: [] for layer in adapters}
@@ -111,18 +113,20 @@ class AdapterAlgorithm(FedAvg):
         self._start = server.w.clone()
         return super().broadcast(server)
 
-    def new_sums(self) -> AdapterSums:
-        return AdapterSums(self.sums, self.adapters, self._start)
+    def new_aggregate(self) -> AdapterAggregate:
+        return AdapterAggregate(self.weightings, self.adapters, self._start)
 
-    def step(self, server: Server, sums: Aggregate) -> None:
+    def step(self, server: Server, aggregate: Aggregate) -> None:
         """FedAvg's step for the whole vector, then the rule for the adapters."""
-        if not isinstance(sums, AdapterSums):
-            raise TypeError(f"{type(self).__name__} needs AdapterSums, not {type(sums).__name__}")
-        super().step(server, sums)
-        self.step_adapters(server, sums)
+        if not isinstance(aggregate, AdapterAggregate):
+            raise TypeError(
+                f"{type(self).__name__} needs AdapterAggregate, not {type(aggregate).__name__}"
+            )
+        super().step(server, aggregate)
+        self.step_adapters(server, aggregate)
 
     @abstractmethod
-    def step_adapters(self, server: Server, sums: AdapterSums) -> None:
+    def step_adapters(self, server: Server, aggregate: AdapterAggregate) -> None:
         """Change the model of FedAvg by the products of the clients' adapters."""
 
 
@@ -135,9 +139,9 @@ class FlexLoRA(AdapterAlgorithm):
     and the other columns of B are zero. What is sent are the factors, as without it.
     """
 
-    def step_adapters(self, server: Server, sums: AdapterSums) -> None:
+    def step_adapters(self, server: Server, aggregate: AdapterAggregate) -> None:
         for layer, adapter in self.adapters.items():
-            b, a = low_rank(*sums.product(layer), rank=adapter.a.shape[0])
+            b, a = low_rank(*aggregate.product(layer), rank=adapter.a.shape[0])
             adapter.write(server.w, b, a)
 
 
@@ -166,10 +170,10 @@ class FedExLoRA(AdapterAlgorithm):
         for weight, initial, part in zip(self._frozen, self._initial, parts, strict=True):
             weight.data.copy_(initial + part.view(initial.shape))
 
-    def step_adapters(self, server: Server, sums: AdapterSums) -> None:
+    def step_adapters(self, server: Server, aggregate: AdapterAggregate) -> None:
         residuals = []
         for layer, adapter in self.adapters.items():
-            b_of_clients, a_of_clients = sums.product(layer)
+            b_of_clients, a_of_clients = aggregate.product(layer)
             b, a = adapter.factors(server.w)
             residuals.append((b_of_clients @ a_of_clients - b @ a).flatten())
         server.state[RESIDUAL] += self._scale * torch.cat(residuals)

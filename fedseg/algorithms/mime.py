@@ -46,7 +46,7 @@ class MIMELite(Algorithm):
 
     exchanges: ClassVar[tuple[Exchange, ...]] = (Exchange(full_gradient=True),)
     server_vectors = ("m",)
-    sums = {"delta": "uniform", "gradient": "uniform"}
+    weightings = {"delta": "uniform", "gradient": "uniform"}
 
     def __init__(self, momentum: Decay = 0.0, server_optim: Mapping | None = None) -> None:
         self.momentum = momentum
@@ -64,20 +64,20 @@ class MIMELite(Algorithm):
 
     def correct(self, client: Client) -> None:
         """``(1-b) g(w_k) + b m``."""
-        client.grad.mul_(1 - self.momentum).add_(client.received["m"], alpha=self.momentum)
+        client.grad.mul_(1 - self.momentum).add_(client.extras["m"], alpha=self.momentum)
 
     def finish(self, client: Client) -> Update:
         return Update({"delta": client.delta(), "gradient": client.full_gradient})
 
-    def new_momentum(self, server: Server, sums: Aggregate) -> torch.Tensor:
+    def new_momentum(self, server: Server, aggregate: Aggregate) -> torch.Tensor:
         """``(1-b) c + b m`` with ``c = mean_S`` of the full-batch gradients."""
-        c = sums.mean("gradient")
+        c = aggregate.mean("gradient")
         return c.mul_(1 - self.momentum).add_(server.state["m"], alpha=self.momentum)
 
-    def step(self, server: Server, sums: Aggregate) -> None:
+    def step(self, server: Server, aggregate: Aggregate) -> None:
         """``m <- (1-b) c + b m`` and ``w <- ServerOpt(w, mean_S (w - w_k))``."""
-        server.state["m"] = self.new_momentum(server, sums)
-        self.server_optim.step(server, sums.mean("delta"))
+        server.state["m"] = self.new_momentum(server, aggregate)
+        self.server_optim.step(server, aggregate.mean("delta"))
 
 
 @ALGORITHMS.register_module()
@@ -101,7 +101,7 @@ class MIME(MIMELite):
     def broadcast(self, server: Server) -> Message:
         if server.exchange == 0:
             return server.message(server.w)
-        return server.message(server.w, known=True, d=server.scratch["d"])
+        return server.message(server.w, w_is_known=True, d=server.scratch["d"])
 
     def gradient(self, client: Client) -> None:
         """``g(w_k) - g(w)``, with the same minibatch, augmentation and dropout."""
@@ -116,17 +116,17 @@ class MIME(MIMELite):
 
     def correct(self, client: Client) -> None:
         """``(1-b)(g(w_k) - g(w)) + d``."""
-        client.grad.mul_(1 - self.momentum).add_(client.received["d"])
+        client.grad.mul_(1 - self.momentum).add_(client.extras["d"])
 
     def finish(self, client: Client) -> Update:
         if client.exchange == 0:
             return Update({"gradient": client.full_gradient})
         return Update({"delta": client.delta()})
 
-    def step(self, server: Server, sums: Aggregate) -> None:
+    def step(self, server: Server, aggregate: Aggregate) -> None:
         """First ``d``, which is also the new m; in the second exchange the server's state."""
         if server.exchange == 0:
-            server.scratch["d"] = self.new_momentum(server, sums)
+            server.scratch["d"] = self.new_momentum(server, aggregate)
             return
         server.state["m"] = server.scratch["d"]
-        self.server_optim.step(server, sums.mean("delta"))
+        self.server_optim.step(server, aggregate.mean("delta"))

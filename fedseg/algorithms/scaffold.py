@@ -36,7 +36,7 @@ class SCAFFOLD(Algorithm):
     """
 
     client_vectors = server_vectors = ("control",)
-    sums = {"delta": "uniform", "control": "uniform"}
+    weightings = {"delta": "uniform", "control": "uniform"}
 
     def __init__(self, eta_g: Positive = 1.0, count_momentum: bool = False) -> None:
         self.eta_g = eta_g
@@ -50,16 +50,16 @@ class SCAFFOLD(Algorithm):
 
     def correct(self, client: Client) -> None:
         """``g - c_k + c`` (equation 3)."""
-        client.grad.add_(client.received["control"] - client.state["control"])
+        client.grad.add_(client.extras["control"] - client.state["control"])
 
     def finish(self, client: Client) -> Update:
         """``c_k+ = c_k - c + (w - w_k)/(K_k eta)`` (equation 4)."""
         delta = client.delta()
-        change = delta / k_eta(client, self.count_momentum) - client.received["control"]
+        change = delta / k_eta(client, self.count_momentum) - client.extras["control"]
         client.state["control"] += change
         return Update({"delta": delta, "control": change})
 
-    def step(self, server: Server, sums: Aggregate) -> None:
+    def step(self, server: Server, aggregate: Aggregate) -> None:
         """``w <- w - eta_g mean_S(w - w_k)``, ``c <- c + 1/K sum_S (c_k+ - c_k)`` (equation 5)."""
-        descend(server.w, self.eta_g * sums.mean("delta"))
-        server.state["control"].add_(sums.total("control"), alpha=1 / server.num_clients)
+        descend(server.w, self.eta_g * aggregate.mean("delta"))
+        server.state["control"].add_(aggregate.total("control"), alpha=1 / server.num_clients)

@@ -1,6 +1,6 @@
 """Running sums over the updates of an exchange, and what the server gets of each client."""
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeVar
@@ -10,15 +10,15 @@ from torch import Tensor
 
 from fedseg.core.messages import ClientResult, Size, Task
 
-# how each vector of an update is summed: a weighting, or several of them
-Sums = Mapping[str, str | tuple[str, ...]]
+# by which weights each vector of an update is summed: the name of a weighting, or several
+Weightings = Mapping[str, str | tuple[str, ...]]
 
 Key = TypeVar("Key")  # of a sum: the vector's name and its weighting, or the name of a buffer
 
 
-def weightings(sums: Sums, name: str) -> tuple[str, ...]:
-    """The weightings of a vector's declared sums."""
-    declared = sums[name]
+def weightings_of(weightings: Weightings, name: str) -> tuple[str, ...]:
+    """The weightings of a vector, also of a single one."""
+    declared = weightings[name]
     return (declared,) if isinstance(declared, str) else tuple(declared)
 
 
@@ -75,12 +75,13 @@ def _merge(sums: dict[Key, WeightedSum], key: Key, other: WeightedSum) -> None:
 class Aggregate:
     """Running sums over the accepted updates of an exchange; memory is that of the sums alone.
 
-    Every vector is summed by the weightings that the algorithm declares (``Algorithm.sums``), every
-    payload without a weight, BatchNorm's buffers and counters by samples.
+    Every vector is summed by the weightings that the algorithm declares
+    (``Algorithm.weightings``), every payload without a weight, BatchNorm's buffers and counters by
+    samples. Sums are float64.
 
     Args:
-        sums: for every vector its weightings: ``"samples"`` (N_k), ``"uniform"`` (1), or a name
-            for which each update brings its weight.
+        weightings: for every vector ``"samples"`` (N_k), ``"uniform"`` (1), or a name for which
+            each update brings its weight; several as a tuple.
 
     Attributes:
         num_clients: updates added.
@@ -88,11 +89,11 @@ class Aggregate:
         numbers: what clients sent in ``Update.numbers``, by name and the client's position.
     """
 
-    def __init__(self, sums: Sums) -> None:
+    def __init__(self, weightings: Weightings) -> None:
         self.num_clients = 0
-        self.weights: Counter[str] = Counter()
+        self.weights: dict[str, float] = defaultdict(float)
         self.numbers: dict[str, dict[int, float]] = {}
-        self._declared = sums
+        self._weightings = weightings
         self._vectors: dict[tuple[str, str], WeightedSum] = {}
         self._payloads: dict[str, Tensor] = {}
         self._buffers: dict[str, WeightedSum] = {}  # of "buffers" and "counters", by samples
@@ -103,9 +104,9 @@ class Aggregate:
         update, samples = result.update, result.task.num_samples
         weights = {"samples": samples, "uniform": 1, **update.weights}
         self.num_clients += 1
-        self.weights.update(weights)
+        self._add_weights(weights)
         for name, vector in update.vectors.items():
-            for weighting in weightings(self._declared, name):
+            for weighting in weightings_of(self._weightings, name):
                 _add(self._vectors, (name, weighting), vector, weights[weighting])
         for name, payload in update.payloads.items():
             self._add_payload(name, payload)
@@ -113,6 +114,10 @@ class Aggregate:
             self.numbers.setdefault(name, {})[result.task.client] = number
         _add(self._buffers, "buffers", result.buffers, samples)
         _add(self._buffers, "counters", result.counters, samples)
+
+    def _add_weights(self, weights: Mapping[str, float]) -> None:
+        for weighting, weight in weights.items():
+            self.weights[weighting] += weight
 
     def _add_payload(self, name: str, payload: Tensor) -> None:
         if name in self._payloads:
@@ -124,7 +129,7 @@ class Aggregate:
     def merge(self, block: "Aggregate") -> None:
         """Add the sums of a block of clients."""
         self.num_clients += block.num_clients
-        self.weights.update(block.weights)
+        self._add_weights(block.weights)
         for key, vector_sum in block._vectors.items():
             _merge(self._vectors, key, vector_sum)
         for name, buffer_sum in block._buffers.items():
@@ -149,12 +154,13 @@ class Aggregate:
 
     def _sum(self, name: str, weighting: str | None) -> WeightedSum:
         if weighting is None:
-            weighting = weightings(self._declared, name)[0]
+            weighting = weightings_of(self._weightings, name)[0]
         try:
             return self._vectors[name, weighting]
         except KeyError:
-            sums = ", ".join(f"{name} ({weighting})" for name, weighting in self._vectors)
-            message = f"no sum of {name!r} by {weighting!r} is kept, only of: {sums or 'nothing'}"
+            kept = [f"{vector} ({weight})" for vector, weight in self._vectors]
+            names = ", ".join(kept) or "nothing"
+            message = f"no sum of {name!r} by {weighting!r} is kept, only of: {names}"
             raise KeyError(message) from None
 
     def payload(self, name: str) -> Tensor:
@@ -174,6 +180,9 @@ class Aggregate:
 class Outcome:
     """The part of a client's result that the server needs.
 
+    At most one of ``result`` and ``block`` is set: a client alone in its block has its result, the
+    last client of a block of several the block's sums.
+
     Attributes:
         task: what the client had to do.
         state: what it keeps until its next round, by name.
@@ -181,7 +190,7 @@ class Outcome:
         size: of the update.
         norms: of what is sent, by name.
         reason: why the update is rejected; None: it is accepted.
-        result: the accepted update, where the server sums every update itself.
+        result: the accepted update of a client alone in its block.
         block: the sums of a block of clients, with its last client.
     """
 

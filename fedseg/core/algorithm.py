@@ -6,8 +6,9 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from fedseg.core.aggregate import Aggregate, Sums
+from fedseg.core.aggregate import Aggregate, Weightings
 from fedseg.core.client import Client, LocalOptimizer
+from fedseg.core.client_data import ClientData
 from fedseg.core.flat import FlatModel
 from fedseg.core.local_state import LocalState
 from fedseg.core.messages import Exchange, Message, Payload, Update
@@ -21,6 +22,11 @@ class Algorithm(ABC):
     The round around it is the same for all: the server broadcasts, every participant does its local
     steps, their updates are summed, the server steps. A subclass overrides what its paper changes.
 
+    In the equations of the algorithms w is what a client received (``client.start``), w_k its own
+    model (``client.w``), ``w - w_k`` its update (``delta``), N_k its number of samples, K the
+    number of all clients, S the participants of the round and N their samples. Clients compute in
+    the model's dtype, the server in float64.
+
     Attributes:
         exchanges: the broadcasts of a round, and what clients do after each; they train in the
             last one, which gives the round its losses, BatchNorm statistics and client states.
@@ -30,23 +36,24 @@ class Algorithm(ABC):
             evaluated; None: it has none.
         server_vectors: names of vectors like ``w`` that the server keeps, in ``server.state``;
             zeros at the start; not ``delta`` or ``w``, whose norms the history has already.
-        sums: for every vector that clients send, by which weights it is summed: ``"samples"``
-            (N_k), ``"uniform"`` (1), or a name of its own, for which ``finish`` gives each update
-            its weight; several as a tuple.
+        weightings: for every vector that clients send, by which weights it is summed:
+            ``"samples"`` (N_k), ``"uniform"`` (1), or a name of its own, for which ``finish`` gives
+            each update its weight; several as a tuple. An option may set it for an instance.
         payloads: what is exchanged besides vectors like ``w``; ``finish`` puts it into the update.
-        needs_every_update: whether the server gets every update by itself, not sums of blocks.
-        data: the clients' data, for passes of its own.
-        local_state: what stays with each client; None: nothing.
+        needs_every_update: whether the server adds up every update by itself, not sums of blocks,
+            because ``new_aggregate`` gives an aggregate that keeps them.
+        data: the clients' data, for passes of its own; set before ``setup``.
+        local_state: what stays with each client, set before ``setup``; None: nothing.
     """
 
     exchanges: ClassVar[tuple[Exchange, ...]] = (Exchange(),)
     client_vectors: tuple[str, ...] = ()
     own_model: ClassVar[str | None] = None
     server_vectors: tuple[str, ...] = ()
-    sums: Sums = {"delta": "samples"}
+    weightings: Weightings = {"delta": "samples"}
     payloads: Sequence[Payload] = ()
     needs_every_update: ClassVar[bool] = False
-    data: Any = None
+    data: ClientData
     local_state: LocalState | None = None
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -81,7 +88,10 @@ class Algorithm(ABC):
         return server.message(server.w)
 
     def begin(self, client: Client) -> None:
-        """Called before a client's first local step, with the message and its state loaded."""
+        """Called before a client's first local step, with the message and its state loaded.
+
+        Not called in an exchange without local steps.
+        """
 
     def gradient(self, client: Client) -> None:
         """Compute this step's gradient in ``client.grad``; by default the local optimizer's."""
@@ -91,21 +101,24 @@ class Algorithm(ABC):
         """Change ``client.grad`` in place before the optimizer's step, at the unperturbed ``w``."""
 
     def after_step(self, client: Client) -> None:
-        """After each step of the optimizer; not called unless it is overridden."""
+        """Called after each step of the optimizer."""
 
     def finish(self, client: Client) -> Update:
-        """After the last local step: update ``client.state`` and return what is sent."""
+        """Update ``client.state`` and return what is sent.
+
+        Called once in every exchange, after the local steps if it has any.
+        """
         return Update({"delta": client.delta()})
 
     def load(self, payloads: Mapping[str, Tensor]) -> None:
-        """Bring what the model has besides its vectors to where the server's is.
+        """Set frozen weights of the model that follow from broadcast payloads.
 
         Called before an evaluation on a worker, with the payloads of the next message.
         """
 
-    def new_sums(self) -> Aggregate:
-        """Empty sums for an exchange."""
-        return Aggregate(self.sums)
+    def new_aggregate(self) -> Aggregate:
+        """The aggregate of an exchange, without an update yet."""
+        return Aggregate(self.weightings)
 
     def metrics(self, server: Server) -> dict[str, float]:
         """Figures of the finished round for the history, by name; not by one that it has already.
@@ -121,24 +134,24 @@ class Algorithm(ABC):
         return norms
 
     @abstractmethod
-    def step(self, server: Server, sums: Aggregate) -> None:
-        """Change ``server.w`` and ``server.state`` with the sums of the updates."""
+    def step(self, server: Server, aggregate: Aggregate) -> None:
+        """Change ``server.w`` and ``server.state`` with the sums of an exchange's updates."""
 
 
-class SumRule:
+class AggregationRule:
     """How the updates of an exchange are summed; this one: as the algorithm declares.
 
     Attributes:
-        needs_every_update: the server gets every update by itself, not sums of blocks.
+        needs_every_update: as in :class:`Algorithm`.
         may_be_empty: a round in which no update counts is one like any other.
     """
 
     needs_every_update = False
     may_be_empty = False
 
-    def new_sums(self, algorithm: Algorithm) -> Aggregate:
-        """Empty sums for an exchange."""
-        return algorithm.new_sums()
+    def new_aggregate(self, algorithm: Algorithm) -> Aggregate:
+        """The aggregate of an exchange, without an update yet."""
+        return algorithm.new_aggregate()
 
 
 def uses_full_gradient(algorithm: Algorithm) -> bool:

@@ -61,8 +61,8 @@ class Trainer(Protocol):
     def autocast(self) -> AbstractContextManager:
         """The context that every forward pass runs in."""
 
-    def replays(self, exchange: int) -> bool:
-        """True if a step of this exchange takes several gradients of its minibatch."""
+    def needs_random_state(self, exchange: int) -> bool:
+        """True if a step of this exchange takes several gradients, with the same random numbers."""
 
     def loss(self, client: "Client") -> Tensor:
         """The local loss of ``client.batch``, a 0-d tensor with a graph."""
@@ -78,7 +78,7 @@ class Client:
         id: its name in the partition.
         index: its position there.
         round: the present round, from 1.
-        exchange: of the round, from 0.
+        exchange: the present exchange of the round, from 0.
         num_samples: N_k.
         num_steps: local steps K_k.
         step: local steps done so far.
@@ -90,15 +90,18 @@ class Client:
         local: the local optimizer.
         batch: the present minibatch, as the model takes it.
         start: the parameters that it started from, flat; do not change in place.
-        received: further tensors of the message, for example the server's control variate.
+        extras: further tensors of the message, for example the server's control variate.
         payloads: the server's values of broadcast payloads, by name, in the model's dtype.
-        numbers: those of the message for this client, by name.
+        numbers: what the server sends this client alone, by name.
         state: its own vectors, kept between its rounds; assign or change in place.
         lr: the local learning rate of this round.
-        loss: of the step's first pass, a 0-d tensor on the device, valid until the next step.
-        loss_sum: of ``loss`` over the local steps so far, likewise.
+        loss: the loss in the step's first pass, a 0-d tensor on the device, valid until the next
+            step.
+        loss_sum: the sum of ``loss`` over the local steps so far, a 0-d tensor on the device.
         personal_positions: positions in ``w`` of the parameters that stay with the client, int64,
             1-D; None: there are none.
+        uncorrected_parameters: mask over ``w``, True at parameters that the algorithm's correction
+            does not reach; None: it reaches all.
         full_gradient: the full-batch gradient at ``start``, as the local optimizer takes it (SAM's
             with SAM), where the algorithm asks for one.
     """
@@ -117,17 +120,19 @@ class Client:
         self.buffers = trainer.flat.buffers
         self.counters = trainer.flat.counters
         self.start = message.w
-        self.received = message.extras
+        self.extras = message.extras
         self.payloads = message.payloads
         self.numbers = {name: values[task.client] for name, values in message.numbers.items()}
         self.personal_positions: Tensor | None = None
+        self.uncorrected_parameters: Tensor | None = None
         self.local = trainer.local
         self.lr = trainer.local.optimizer.param_groups[0]["lr"]
         self.step = 0
-        self.batch = None
+        self._batch: Any = None
+        self._computed: dict[str, Any] = {}  # by once_per_batch
         self.loss: Tensor  # from the first pass on
         self.full_gradient: Tensor  # from the pass over all samples on
-        self._replays = trainer.replays(task.exchange)
+        self._needs_random_state = trainer.needs_random_state(task.exchange)
         self._random_state: tuple[Tensor, Tensor | None] | None = None
         device = self.w.device
         precision = torch.promote_types(self.w.dtype, torch.float32)
@@ -141,12 +146,13 @@ class Client:
 
     @property
     def batch(self) -> Any:
+        """The present minibatch, as the model takes it; another one empties once_per_batch."""
         return self._batch
 
     @batch.setter
     def batch(self, batch: Any) -> None:
         self._batch = batch
-        self._computed: dict[str, Any] = {}
+        self._computed = {}
 
     def once_per_batch(self, name: str, compute: Callable[[], T]) -> T:
         """What ``compute()`` gives for the present batch; computed in the first pass over it.
@@ -198,6 +204,11 @@ class Client:
     def backward(self, replay: bool = False) -> Tensor:
         """Compute the minibatch gradient of the local loss at the current ``w`` in ``grad``.
 
+        A step's gradient goes this way: :meth:`Algorithm.gradient` calls
+        :meth:`LocalOptimizer.gradient`, which calls ``backward`` once for each of its passes. That
+        calls :meth:`LocalLoss.loss`, by default :meth:`model_loss`, and
+        :meth:`FlatModel.backward`.
+
         Args:
             replay: a second pass over the same minibatch (SAM): the model draws the same random
                 numbers (dropout) again, and ``loss`` keeps the first pass's value.
@@ -207,7 +218,7 @@ class Client:
         """
         if replay:
             self._restore_random_state()
-        elif self._replays:
+        elif self._needs_random_state:
             self._keep_random_state()
         with self._trainer.autocast():
             loss = self._trainer.loss(self)

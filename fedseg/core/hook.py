@@ -97,7 +97,7 @@ class FederatedHook(Hook):
     def after_result(self, runner: Run, result: Outcome) -> None:
         """The server has taken a client's result, or rejected it; its loss is a plain number."""
 
-    def after_aggregate(self, runner: Run, sums: Aggregate) -> None:
+    def after_aggregate(self, runner: Run, aggregate: Aggregate) -> None:
         """The updates of an exchange are summed, before noise and the server's step."""
 
     def after_round(self, runner: Run, record: dict[str, Any]) -> None:

@@ -44,7 +44,7 @@ class LocalLoss:
     def finish(self, client: Client) -> Mapping[str, Tensor] | None:
         """After the last local step: update ``client.state``, return the payloads to send."""
 
-    def step(self, server: Server, sums: Aggregate) -> None:
+    def step(self, server: Server, aggregate: Aggregate) -> None:
         """After the algorithm's step: change ``server.state`` with the payloads' sums."""
 
 

@@ -92,11 +92,11 @@ class LocalState:
 
     Attributes:
         parameter_names: names of the personal parameters.
-        parameters: positions of their elements in ``w``, int64, 1-D.
+        parameter_positions: positions of their elements in ``w``, int64, 1-D.
         parameter_mask: like ``w``, bool: True at these positions.
-        buffers: positions of personal float buffers in ``FlatModel.buffers``, int64, 1-D.
+        buffer_positions: positions of personal float buffers in ``FlatModel.buffers``, as above.
         buffer_mask: like ``FlatModel.buffers``, bool: True at these positions.
-        counters: positions of personal integer buffers in ``FlatModel.counters``, int64, 1-D.
+        counter_positions: positions of personal integer buffers in ``FlatModel.counters``.
         counter_mask: like ``FlatModel.counters``, bool: True at these positions.
         norm_layers: BatchNorm layers whose running statistics are personal.
         estimable: the server's model has the features of all clients, so that BatchNorm statistics
@@ -118,13 +118,13 @@ class LocalState:
         if len(slots) == len(flat.slots):
             raise ConfigError("personal: every parameter stays with the clients; share some")
         self.parameter_names = frozenset(slot.name for slot in slots)
-        self.parameters = _positions(slots).to(flat.w.device)
+        self.parameter_positions = _positions(slots).to(flat.w.device)
         self.parameter_mask = _mask(flat.w, slots)
         buffer_slots = [slot for slot in flat.buffer_slots if slot.name in names]
-        self.buffers = _positions(buffer_slots).to(flat.w.device)
+        self.buffer_positions = _positions(buffer_slots).to(flat.w.device)
         self.buffer_mask = _mask(flat.buffers, buffer_slots)
         counter_slots = [slot for slot in flat.counter_slots if slot.name in names]
-        self.counters = _positions(counter_slots).to(flat.w.device)
+        self.counter_positions = _positions(counter_slots).to(flat.w.device)
         self.counter_mask = _mask(flat.counters, counter_slots)
         self._buffer_slots = {slot.name: slot for slot in buffer_slots}
         self.norm_layers = [
@@ -146,14 +146,14 @@ class LocalState:
         At its first participation it has none and keeps the global model's.
         """
         if self.parameter_names:
-            client.personal_positions = self.parameters
+            client.personal_positions = self.parameter_positions
         if BUFFERS not in client.state:
             return
-        client.buffers[self.buffers] = client.state[BUFFERS]
-        client.counters[self.counters] = client.state[COUNTERS]
+        client.buffers[self.buffer_positions] = client.state[BUFFERS]
+        client.counters[self.counter_positions] = client.state[COUNTERS]
         if self.parameter_names:
             client.start = client.start.clone()
-            client.start[self.parameters] = client.state[PARAMETERS]
+            client.start[self.parameter_positions] = client.state[PARAMETERS]
             client.w.copy_(client.start)
 
     def save(self, client: Client, update: Update, client_vectors: Sequence[str]) -> None:
@@ -164,16 +164,16 @@ class LocalState:
             update: what it sends.
             client_vectors: names in ``client.state`` of the algorithm's vectors like ``w``.
         """
-        client.state[BUFFERS] = client.buffers[self.buffers]
-        client.state[COUNTERS] = client.counters[self.counters]
+        client.state[BUFFERS] = client.buffers[self.buffer_positions]
+        client.state[COUNTERS] = client.counters[self.counter_positions]
         if not self.parameter_names:
             return
-        client.state[PARAMETERS] = client.w[self.parameters]
+        client.state[PARAMETERS] = client.w[self.parameter_positions]
         tensors = [payload for payload in update.payloads.values() if isinstance(payload, Tensor)]
         whole = [tensor for tensor in tensors if tensor.shape == client.w.shape]
         corrections = [client.state[name] for name in client_vectors]
         for vector in [*update.vectors.values(), *whole, *corrections]:
-            vector[self.parameters] = 0
+            vector[self.parameter_positions] = 0
 
     def select_state(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The part of a client's state that its evaluation needs."""
@@ -211,7 +211,7 @@ class LocalState:
         w = w.clone()
         if self.parameter_names:
             parts = [(samples, state[PARAMETERS]) for samples, state in trained]
-            w[self.parameters] = _mean_by_samples(parts).to(w)
+            w[self.parameter_positions] = _mean_by_samples(parts).to(w)
         return w, pooled
 
     def _pooled_buffers(
@@ -223,17 +223,17 @@ class LocalState:
         """
         pooled = buffers.clone()
         if len(states) == 1:
-            pooled[self.buffers] = states[0][1][BUFFERS].to(buffers)
+            pooled[self.buffer_positions] = states[0][1][BUFFERS].to(buffers)
             return pooled
         total = sum(samples for samples, _ in states)
         mean = torch.zeros_like(buffers, dtype=torch.float64)
         square = torch.zeros_like(mean)
         for samples, state in states:
             statistics = torch.zeros_like(mean)
-            statistics[self.buffers] = state[BUFFERS].to(mean)
+            statistics[self.buffer_positions] = state[BUFFERS].to(mean)
             mean += statistics * (samples / total)
             square += statistics**2 * (samples / total)
-        pooled[self.buffers] = mean[self.buffers].to(buffers)
+        pooled[self.buffer_positions] = mean[self.buffer_positions].to(buffers)
         for layer in self.norm_layers:
             means = self._buffer_slots[f"{layer}.running_mean"].span
             variances = self._buffer_slots[f"{layer}.running_var"].span

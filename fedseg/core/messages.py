@@ -62,7 +62,10 @@ def num_bytes(tensors: Iterable[Tensor]) -> int:
 
 @dataclass(frozen=True)
 class Size:
-    """Size of a message or update besides buffers; the server knows the parameters of a vector.
+    """Size of a message or update besides buffers.
+
+    Personal parameters and gaps are not sent. A client's message counts tensors like ``w``
+    therefore, and :meth:`Server.traffic` multiplies them by the number of shared parameters.
 
     Attributes:
         vectors: number of vectors like ``w``.
@@ -85,11 +88,12 @@ class Message:
         w: the parameters to start from, flat.
         buffers: the global float buffers (BatchNorm statistics), flat.
         counters: the global integer buffers, flat.
-        extras: further tensors of the algorithm, for example a control variate.
+        extras: further tensors of the algorithm, for example a control variate;
+            ``client.extras`` by name.
         payloads: the server's values of broadcast payloads, by name.
         numbers: by name, one for each client, in partition order; a client receives its own.
-        known: the participants have ``w`` from an earlier exchange of the round; it is not sent
-            again.
+        w_is_known: the participants have ``w`` from an earlier exchange of the round: neither it
+            nor payloads and buffers count as traffic again.
         norm_limits: largest allowed norms of what is sent back, by name; ``""``: of other vectors.
     """
 
@@ -97,7 +101,7 @@ class Message:
     buffers: Tensor
     counters: Tensor
     extras: Mapping[str, Tensor] = field(default_factory=dict)
-    known: bool = False
+    w_is_known: bool = False
     norm_limits: Mapping[str, float] = field(default_factory=dict)
     payloads: Mapping[str, Tensor] = field(default_factory=dict)
     numbers: Mapping[str, Sequence[float]] = field(default_factory=dict)
@@ -108,12 +112,12 @@ class Message:
         extras = self.extras.values()
         vectors = sum(tensor.shape == self.w.shape for tensor in extras)
         payloads: list[Tensor] = []
-        if not self.known:
+        if not self.w_is_known:
             vectors += 1
             payloads += self.payloads.values()
         return Size(
             vectors=vectors,
-            other_bytes=_bytes_unlike(self.w.shape, [*extras, *payloads], self.numbers),
+            other_bytes=_bytes_of_other_shapes(self.w.shape, [*extras, *payloads], self.numbers),
             payload_bytes_per_parameter=_bytes_per_parameter(self.w.shape, payloads),
         )
 
@@ -123,12 +127,13 @@ class Update:
     """Sent back by a participant: vectors like ``w``.
 
     After local steps one of them is ``delta``, which is ``start - w``, the direction from the
-    trained model to what the client received.
+    trained model to what the client received. Numbers are figures of a client that the server sees
+    for each client; payloads are tensors of which it sees the sum.
 
     Attributes:
         vectors: by name.
-        weights: the update's weights in sums with the algorithm's own weightings, by name
-            (``Algorithm.sums``).
+        weights: the update's weights for the algorithm's own weightings, by name
+            (``Algorithm.weightings``).
         num_bytes: size of the vectors on the wire, if they are sent in another form.
         payloads: declared ones (:class:`Payload`) by name; what is left out is not sent.
         numbers: by name; the server has them by client, in ``Aggregate.numbers``.
@@ -146,7 +151,7 @@ class Update:
         return Size(
             vectors=len(self.vectors),
             vector_bytes=self.num_bytes,
-            other_bytes=_bytes_unlike(shape, payloads, self.numbers),
+            other_bytes=_bytes_of_other_shapes(shape, payloads, self.numbers),
             payload_bytes_per_parameter=_bytes_per_parameter(shape, payloads),
         )
 
@@ -157,7 +162,7 @@ class Task:
 
     Attributes:
         round: from 1.
-        exchange: of the round, from 0.
+        exchange: the exchange of the round, from 0.
         client: its position in the partition.
         name: its name there.
         num_samples: N_k.
@@ -200,12 +205,12 @@ class ClientResult:
     norms: dict[str, float] = field(default_factory=dict)
 
 
-def _bytes_unlike(
+def _bytes_of_other_shapes(
     shape: torch.Size, tensors: Iterable[Tensor], numbers: Mapping[str, object]
 ) -> int:
     """Bytes of numbers, and of tensors that have another shape than ``w``."""
-    unlike = (tensor for tensor in tensors if tensor.shape != shape)
-    return num_bytes(unlike) + NUMBER_BYTES * len(numbers)
+    others = [tensor for tensor in tensors if tensor.shape != shape]
+    return num_bytes(others) + NUMBER_BYTES * len(numbers)
 
 
 def _bytes_per_parameter(shape: torch.Size, payloads: Iterable[Tensor]) -> int:

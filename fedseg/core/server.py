@@ -27,11 +27,11 @@ class Server:
         buffers: the global float buffers, flat.
         counters: the global integer buffers, flat.
         state: the algorithm's and the server optimizer's vectors, float64.
-        scratch: vectors that live within a round (between exchanges) and are never saved.
-        norms: medians of what the last round's clients sent, by name.
-        norm_limits: largest allowed norms, see :class:`Message`.
+        scratch: tensors and numbers that live until the end of the round and are never saved.
+        median_norms: of what the last round's clients sent, by name: the median over the clients.
+        norm_limits: largest allowed norms in this round, see :class:`Message`.
         round: the present round, from 1.
-        exchange: of the round, from 0.
+        exchange: the present exchange of the round, from 0.
     """
 
     def __init__(
@@ -48,8 +48,8 @@ class Server:
         self.state = {
             name: torch.zeros_like(self.w, dtype=torch.float64) for name in server_vectors
         }
-        self.scratch: dict[str, Tensor] = {}
-        self.norms: dict[str, float] = {}
+        self.scratch: dict[str, Any] = {}
+        self.median_norms: dict[str, float] = {}
         self.norm_limits: Mapping[str, float] = {}
         self.local_state = local_state
         self._broadcast: list[str] = []
@@ -57,19 +57,19 @@ class Server:
         self._num_buffers = flat.num_buffers
         self._num_counters = flat.num_counters
         if local_state is not None:
-            self._num_parameters -= len(local_state.parameters)
-            self._num_buffers -= len(local_state.buffers)
-            self._num_counters -= len(local_state.counters)
+            self._num_parameters -= len(local_state.parameter_positions)
+            self._num_buffers -= len(local_state.buffer_positions)
+            self._num_counters -= len(local_state.counter_positions)
         self.round = 0
         self.exchange = 0
 
     def state_dict(self) -> dict[str, Any]:
         """The state besides the model, which a checkpoint holds as a plain state dict."""
-        return {"state": dict(self.state), "norms": self.norms}
+        return {"state": dict(self.state), "norms": self.median_norms}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.state = dict(state["state"])
-        self.norms = state["norms"]
+        self.median_norms = state["norms"]
 
     def keep(self, payloads: Iterable[Payload]) -> None:
         """Allocate the payloads that every message broadcasts to the clients, zeros at first."""
@@ -84,7 +84,7 @@ class Server:
         self,
         w: Tensor,
         *,
-        known: bool = False,
+        w_is_known: bool = False,
         numbers: Mapping[str, Sequence[float]] | None = None,
         **extras: Tensor,
     ) -> Message:
@@ -92,16 +92,17 @@ class Server:
 
         Args:
             w: the parameters to start from, flat.
-            known: the participants have them from an earlier exchange of the round.
+            w_is_known: the participants have ``w`` from an earlier exchange of the round: neither
+                it nor payloads and buffers count as traffic again.
             numbers: by name, one for each client, in partition order; a client receives its own.
-            extras: further tensors, ``client.received`` by name; sent in the model's dtype.
+            extras: further tensors, ``client.extras`` by name; sent in the model's dtype.
         """
         return Message(
             w=w,
             buffers=self.buffers,
             counters=self.counters,
             extras={name: tensor.to(w.dtype) for name, tensor in extras.items()},
-            known=known,
+            w_is_known=w_is_known,
             norm_limits=self.norm_limits,
             payloads={name: self.state[name].to(w.dtype) for name in self._broadcast},
             numbers=numbers or {},
@@ -125,10 +126,10 @@ class Server:
         sent += self._num_buffers * element
         return sent + self._num_counters * self.counters.element_size()
 
-    def take_buffers(self, sums: Aggregate) -> None:
+    def take_buffers(self, aggregate: Aggregate) -> None:
         """Average the participants' buffers into the global ones, except personal ones."""
-        buffers = sums.buffers().to(self.buffers.dtype)
-        counters = sums.counters()
+        buffers = aggregate.buffers().to(self.buffers.dtype)
+        counters = aggregate.counters()
         if self.local_state is not None:
             buffers = torch.where(self.local_state.buffer_mask, self.buffers, buffers)
             counters = torch.where(self.local_state.counter_mask, self.counters, counters)

@@ -146,18 +146,18 @@ def train_models(
         executor.start(jobs)
         for server.exchange, those in enumerate(chosen):
             message = algorithm.broadcast(server)
-            sums = run.trainer.sum_rule.new_sums(algorithm)
+            aggregate = run.trainer.aggregation_rule.new_aggregate(algorithm)
             facts = [(c, data.clients[c], data.sizes[c], data.num_steps(c)) for c in those]
             tasks = [Task(number, server.exchange, *f, store.look_up(f[1])) for f in facts]
             for outcome in executor.run(tasks, message):
                 if server.exchange == last:
                     trained.append(Point(outcome.task.name, flat.w.clone(), flat.buffers.clone()))
                 if outcome.result is not None:
-                    sums.add(outcome.result)
+                    aggregate.add(outcome.result)
                 if outcome.block is not None:
-                    sums.merge(outcome.block)
+                    aggregate.merge(outcome.block)
             if server.exchange < last:
-                algorithm.step(server, sums)
+                algorithm.step(server, aggregate)
     finally:
         local.restore_rates()  # others are trained after this
         data.close()

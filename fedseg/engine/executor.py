@@ -37,7 +37,7 @@ def train_block(trainer: ClientTrainer, tasks: list[Task], message: Message) -> 
             outcome.result = result
         yield outcome
         return
-    block = trainer.algorithm.new_sums()
+    block = trainer.algorithm.new_aggregate()
     for task in tasks:
         result, outcome = _train(trainer, task, message)
         if outcome.reason is None:

@@ -102,7 +102,8 @@ class RoundRecord:
     """A round's line of the history while it is assembled.
 
     Attributes:
-        line: plain values; hooks and evaluation add to it. seconds: by phase.
+        line: plain values; hooks and evaluation add to it.
+        seconds: by phase.
         norms: of what accepted clients sent, by name.
     """
 
@@ -155,7 +156,7 @@ class FederatedTrainLoop(BaseLoop):
             the last model's norm the new one; None: any that is finite.
 
     Attributes:
-        round: the last finished round.
+        finished_rounds: number of the last finished round.
         pending: the line of a round that is trained but not evaluated yet, else None.
     """
 
@@ -179,20 +180,21 @@ class FederatedTrainLoop(BaseLoop):
         self.val_last_interval = val_last_interval
         self.val_initial = val_initial
         self._window_ends = [round(share * max_rounds) for share in (*val_shares, 1)]
-        self.round = 0
+        self.finished_rounds = 0
         self.pending: dict[str, Any] | None = None
         self._previous_rates: Sequence[float] = [math.inf]  # of the round before
-        self._previous_norm: float | None = None  # of the model after it, in this process
+        self._norm_before_hooks = 1.0  # of the model at the begin of the present round, at least 1
+        self._norm_after_round: float | None = None  # of the model after the last one trained here
 
     # MMEngine reads these where it speaks of epochs and iterations: both are rounds here
     max_epochs = max_iters = property(lambda self: self.max_rounds)
-    epoch = iter = property(lambda self: self.round)
+    epoch = iter = property(lambda self: self.finished_rounds)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"round": self.round, "pending": self._runner.history.plain(self.pending)}
+        return {"round": self.finished_rounds, "pending": self._runner.history.plain(self.pending)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.round = state["round"]
+        self.finished_rounds = state["round"]
         self.pending = state["pending"]
 
     def evaluates(self, round_: int) -> bool:
@@ -213,13 +215,13 @@ class FederatedTrainLoop(BaseLoop):
                 self._finish_round(self.pending)
             jobs = JobStream(
                 participants=run.client_sampler.participants,
-                first=self.round + 1,
+                first=self.finished_rounds + 1,
                 last=self.max_rounds,
                 exchanges=run.algorithm.exchanges,
             )
             run.executor.start(jobs)
-            while self.round < self.max_rounds:
-                self._run_round(self.round + 1)
+            while self.finished_rounds < self.max_rounds:
+                self._run_round(self.finished_rounds + 1)
         except (Interrupted, LoadingError, WorkersLost):
             run.store.discard()
             run.call_hook("on_interrupt")
@@ -230,29 +232,38 @@ class FederatedTrainLoop(BaseLoop):
             run.executor.close()
         run.call_hook("after_train")
 
-    def _run_round(self, number: int) -> None:
+    def _run_round(self, round_: int) -> None:
         run = self.runner
         server = run.server
         algorithm = run.algorithm
         initial = None
-        if number == 1 and self.val_initial and run.val_loop is not None:
+        if round_ == 1 and self.val_initial and run.val_loop is not None:
             initial = run.val_loop.run()
-        record = self._begin_round(number)
+        record = self._begin_round(round_)
+        waiting_before = run.data.seconds_waiting
         if initial is not None:
             record.line["initial_metrics"] = initial
         # 1. Choose the participants: a pure function of seed and round
-        participants = run.client_sampler.participants(number)
-        for server.exchange in range(len(algorithm.exchanges)):
+        participants = run.client_sampler.participants(round_)
+        for exchange in range(len(algorithm.exchanges)):
+            server.exchange = exchange
             # 2. Broadcast: the model to start from, and the algorithm's extras
             message = algorithm.broadcast(server)
             # 3. Train: every participant does its local steps
             outcomes = run.executor.run([self._task(client) for client in participants], message)
             # 4. Aggregate: add checked updates, or sums of blocks of them, to the running sums
-            sums = self._aggregate(outcomes, message, record)
+            aggregate = self._aggregate(outcomes, message, record)
             # 5. Step: noise if the run is private; the server rule gives the new global model
-            self._step(sums, record)
+            self._step(aggregate, record)
+        self._finish_training(record)
+        record.seconds["data_wait"] = run.data.seconds_waiting - waiting_before
         # 6. Commit: the round's client states become the current ones
         line = self._commit(record)
+        try:
+            self._call_after_round(line)
+        finally:  # a stop in there keeps the round, and the next one has its rate
+            for scheduler in run.param_schedulers:
+                scheduler.step()
         # 7. Evaluate every domain if it is time, write the history's line, checkpoint
         self._finish_round(line)
 
@@ -270,31 +281,37 @@ class FederatedTrainLoop(BaseLoop):
             state=run.store.look_up(name),
         )
 
-    def _begin_round(self, number: int) -> RoundRecord:
+    def _begin_round(self, round_: int) -> RoundRecord:
         run = self.runner
-        run.round = run.server.round = number
-        run.server.scratch.clear()
-        self._norm_w = max(1.0, finite_norm(run.server.w) or 0.0)
-        run.server.norm_limits = norm_limits(run.server.norms, self._norm_w, self.max_norm_ratio)
-        run.optim_wrapper.start_round(number)
+        server = run.server
+        run.round = round_
+        server.round = round_
+        server.scratch.clear()
+        self._norm_before_hooks = max(1.0, finite_norm(server.w) or 0.0)
+        server.norm_limits = norm_limits(
+            server.median_norms, self._norm_before_hooks, self.max_norm_ratio
+        )
+        run.optim_wrapper.start_round(round_)
         run.call_hook("before_train_epoch")
         run.call_hook("before_round")
-        previous_norm = max(1.0, self._previous_norm or self._norm_w)
-        self._check_model(previous_norm, "before it is sent. Look for a hook that changes it")
+        previous_norm = self._norm_after_round or self._norm_before_hooks
+        self._check_model(
+            previous_norm=max(1.0, previous_norm),
+            stage="before it is sent",
+            advice="Look for a hook that changes it",
+        )
         rates = [group["lr"] for group in run.optim_wrapper.optimizer.param_groups]
         if not any(rates) and any(self._previous_rates):
-            run.logger.warning(f"from round {number} on the learning rate is 0 (param_scheduler)")
+            run.logger.warning(f"from round {round_} on the learning rate is 0 (param_scheduler)")
         self._previous_rates = rates
-        record = RoundRecord(number, rates[0])
-        record.seconds["data_wait"] -= run.data.seconds_waiting
-        return record
+        return RoundRecord(round_, rates[0])
 
     def _aggregate(
         self, outcomes: Iterator[Outcome], message: Message, record: RoundRecord
     ) -> Aggregate:
         run = self.runner
-        down = run.server.traffic(message.size, buffers=not message.known)
-        sums = run.trainer.sum_rule.new_sums(run.algorithm)
+        down = run.server.traffic(message.size, buffers=not message.w_is_known)
+        aggregate = run.trainer.aggregation_rule.new_aggregate(run.algorithm)
         while True:
             with record.timed("train"):
                 outcome = next(outcomes, None)
@@ -302,19 +319,21 @@ class FederatedTrainLoop(BaseLoop):
                 break
             with record.timed("aggregate"):
                 if outcome.result is not None:
-                    sums.add(outcome.result)
+                    aggregate.add(outcome.result)
                 if outcome.block is not None:
-                    sums.merge(outcome.block)
+                    aggregate.merge(outcome.block)
                 self._note(outcome, record, down)
                 run.call_hook("after_result", result=outcome)
-        has_weight = sums.num_clients > 0 and sums.weights["samples"] > 0
-        if not has_weight and not run.trainer.sum_rule.may_be_empty:
+        # whatever the algorithm's weightings: buffers are averaged by samples
+        has_weight = aggregate.num_clients > 0 and aggregate.weights["samples"] > 0
+        if not has_weight and not run.trainer.aggregation_rule.may_be_empty:
             raise TrainingError(f"round {run.round}: {_why_empty(record.line['rejected'])}")
-        return sums
+        return aggregate
 
     def _note(self, outcome: Outcome, record: RoundRecord, down: int) -> None:
-        """Note a client's traffic, loss and norms, or why it is rejected; stage its state."""
-        run, task = self.runner, outcome.task
+        """Note a client's traffic, and its norms or why it is rejected."""
+        run = self.runner
+        task = outcome.task
         exchange = run.algorithm.exchanges[task.exchange]
         accepted = outcome.reason is None
         record.line["bytes_down"] += down
@@ -330,8 +349,13 @@ class FederatedTrainLoop(BaseLoop):
                 f"round {task.round}: the update of client {task.name!r} is rejected: "
                 f"{outcome.reason}"
             )
-        if task.exchange < len(run.algorithm.exchanges) - 1:
-            return
+        if self._is_last(task.exchange):
+            self._note_participant(outcome, record)
+
+    def _note_participant(self, outcome: Outcome, record: RoundRecord) -> None:
+        """Note a client of the round's last exchange; stage its state if it is accepted."""
+        task = outcome.task
+        accepted = outcome.reason is None
         record.line["participants"].append(
             {
                 "client": task.name,
@@ -341,27 +365,32 @@ class FederatedTrainLoop(BaseLoop):
             }
         )
         if accepted and outcome.state:
-            run.store.stage(task.name, outcome.state)
+            self.runner.store.stage(task.name, outcome.state)
 
-    def _step(self, sums: Aggregate, record: RoundRecord) -> None:
+    def _step(self, aggregate: Aggregate, record: RoundRecord) -> None:
         run = self.runner
         server = run.server
         with record.timed("aggregate"):
-            run.call_hook("after_aggregate", sums=sums)
+            run.call_hook("after_aggregate", aggregate=aggregate)
             for postprocessor in run.trainer.postprocessors:
-                postprocessor.process_sums(server, sums)
-            run.algorithm.step(server, sums)
-            if server.exchange < len(run.algorithm.exchanges) - 1:
-                return
-            run.trainer.local_loss.step(server, sums)
-            server.take_buffers(sums)
-            record.line["norm_delta"] = float(sums.mean("delta").norm())
+                postprocessor.process_aggregate(server, aggregate)
+            run.algorithm.step(server, aggregate)
+            if self._is_last(server.exchange):
+                run.trainer.local_loss.step(server, aggregate)
+                server.take_buffers(aggregate)
+                record.line["norm_delta"] = float(aggregate.mean("delta").norm())
+
+    def _finish_training(self, record: RoundRecord) -> None:
+        """Check the new global model; note its norm, and the algorithm's figures."""
+        run = self.runner
+        server = run.server
         norm = self._check_model(
-            self._norm_w,
-            f"after the server step of {type(run.algorithm).__name__}. Lower the learning rates or "
-            "set optim_wrapper.clip_grad",
+            previous_norm=self._norm_before_hooks,
+            stage=f"after the server step of {type(run.algorithm).__name__}",
+            advice="Lower the learning rates or set optim_wrapper.clip_grad",
         )
-        self._previous_norm = record.line["norm_w"] = norm
+        self._norm_after_round = norm
+        record.line["norm_w"] = norm
         metrics = run.algorithm.metrics(server)
         for name in metrics:
             if name in RESERVED_NAMES:
@@ -370,11 +399,17 @@ class FederatedTrainLoop(BaseLoop):
         for postprocessor in run.trainer.postprocessors:
             record.line |= postprocessor.metrics(run.round)
 
-    def _check_model(self, previous_norm: float, when: str) -> float:
+    def _is_last(self, exchange: int) -> bool:
+        """True for the exchange that ends a round."""
+        return exchange == len(self.runner.algorithm.exchanges) - 1
+
+    def _check_model(self, previous_norm: float, stage: str, advice: str) -> float:
         """Return the norm of the global model, after a check that a round can lead to it.
 
         Args:
-            previous_norm: of the model before. when: for the message, with what to do.
+            previous_norm: of the model before.
+            stage: of the round, for the message.
+            advice: what to do about it, for the message.
 
         Raises:
             TrainingError: it is not finite, or ``max_norm_ratio`` times longer than before.
@@ -387,35 +422,37 @@ class FederatedTrainLoop(BaseLoop):
         norm = float(torch.linalg.vector_norm(server.w, dtype=torch.float64))
         model = f"round {self.runner.round}: the global model"
         if not math.isfinite(norm) or finite_norm(server.buffers) is None:
-            raise TrainingError(f"{model} is not finite {when}")
+            raise TrainingError(f"{model} is not finite {stage}. {advice}")
         if norm > self.max_norm_ratio * previous_norm:
-            raise TrainingError(f"{model} goes from norm {previous_norm:.3g} to {norm:.3g} {when}")
+            raise TrainingError(
+                f"{model} goes from norm {previous_norm:.3g} to {norm:.3g} {stage}. {advice}"
+            )
         return norm
 
     def _commit(self, record: RoundRecord) -> dict[str, Any]:
         """Make the round count; returns its line, which lacks the evaluation."""
         run = self.runner
         run.store.commit(run.round)
-        run.server.norms = {name: statistics.median(norms) for name, norms in record.norms.items()}
-        self.round = run.round
-        record.seconds["data_wait"] += run.data.seconds_waiting
+        run.server.median_norms = {
+            name: statistics.median(norms) for name, norms in record.norms.items()
+        }
+        self.finished_rounds = run.round
         line = record.close()
         self.pending = line
-        line_before = dict(line)
-        try:
-            run.call_hook("after_round", record=line)
-            for name in (*RESERVED_NAMES, *line_before):
-                if line.get(name) is not line_before.get(name):
-                    raise _reserved("after_round of a hook", name)
-        finally:  # a stop in there keeps the round, and the next one has its rate
-            for scheduler in run.param_schedulers:
-                scheduler.step()
         return line
+
+    def _call_after_round(self, line: dict[str, Any]) -> None:
+        """Let hooks add to the round's line; ConfigError if one changes what it has already."""
+        line_before = dict(line)
+        self.runner.call_hook("after_round", record=line)
+        for name in (*RESERVED_NAMES, *line_before):
+            if line.get(name) is not line_before.get(name):
+                raise _reserved("after_round of a hook", name)
 
     def _finish_round(self, line: dict[str, Any]) -> None:
         run = self.runner
-        run.round = self.round
-        if run.val_loop is not None and self.evaluates(self.round):
+        run.round = self.finished_rounds
+        if run.val_loop is not None and self.evaluates(self.finished_rounds):
             begin = time.perf_counter()
             line["metrics"] = run.val_loop.run()
             line["seconds"]["evaluate"] = time.perf_counter() - begin

@@ -11,14 +11,14 @@ from torch import Tensor
 
 from fedseg.batchnorm import frozen_running_statistics
 from fedseg.checks import shown
-from fedseg.core.algorithm import Algorithm, SumRule, uses_full_gradient
+from fedseg.core.algorithm import AggregationRule, Algorithm, uses_full_gradient
 from fedseg.core.client import Client, LocalOptimizer
 from fedseg.core.client_data import ClientData, Job
 from fedseg.core.flat import FlatModel
 from fedseg.core.forward import prepare_batch
 from fedseg.core.local_loss import LocalLoss
 from fedseg.core.local_state import LocalState
-from fedseg.core.messages import ClientResult, Message, Task, Update
+from fedseg.core.messages import ClientResult, Message, Payload, Task, Update
 from fedseg.core.seeds import seed_for, seed_model
 from fedseg.errors import ConfigError, TensorMoved, explain_forward, missing_kernel
 from fedseg.registry import MISTAKES
@@ -38,9 +38,9 @@ class ClientTrainer:
         call_hook: called as ``call_hook(stage, **arguments)``.
         local_loss: the loss of a minibatch.
         local_state: what stays with each client; None: nothing.
-        payloads: what clients may send besides vectors like ``w``; afterwards by name.
+        payloads: what clients may send besides vectors like ``w``, by name.
         postprocessors: what happens to an update on its way, in this order.
-        sum_rule: how updates are summed.
+        aggregation_rule: how updates are summed.
         amp: compute in bfloat16 under autocast; parameters and updates stay in the model's dtype.
         check: called before every local step; raises to stop early.
         hook_interval: local steps between two calls of ``after_local_steps``.
@@ -55,29 +55,26 @@ class ClientTrainer:
     call_hook: Callable[..., None]
     local_loss: LocalLoss = field(default_factory=LocalLoss)
     local_state: LocalState | None = None
-    payloads: Any = ()
+    payloads: Mapping[str, Payload] = field(default_factory=dict)
     postprocessors: Sequence[Postprocessor] = ()
-    sum_rule: SumRule = field(default_factory=SumRule)
+    aggregation_rule: AggregationRule = field(default_factory=AggregationRule)
     amp: bool = False
     check: Callable[[], None] = lambda: None
     hook_interval: int = 50
 
     def __post_init__(self) -> None:
         self.model = self.flat.model
-        self.payloads = {payload.name: payload for payload in self.payloads}
         self.checked_exchanges: set[int] = set()  # whose first update was checked
         self.delta_scratch = torch.empty_like(self.flat.w)
-        steps_more = type(self.algorithm).after_step is not Algorithm.after_step
-        self._after_step = self.algorithm.after_step if steps_more else None
-        self._shielded: Tensor | None = None  # mask of parameters that no correction reaches
         self._has_loss = False  # until the first batch went through the model
+        # model.modules() walks the network, train() sets an attribute of each: both are slow
         self._modules = list(self.model.modules())
         self._training: list[bool] = []  # of each module, as train() left it
 
     @property
     def needs_every_update(self) -> bool:
         """Whether the server gets every update by itself, not sums of blocks."""
-        return self.algorithm.needs_every_update or self.sum_rule.needs_every_update
+        return self.algorithm.needs_every_update or self.aggregation_rule.needs_every_update
 
     def autocast(self) -> AbstractContextManager:
         """The context that every forward pass runs in."""
@@ -85,14 +82,18 @@ class ClientTrainer:
             return nullcontext()
         return torch.autocast(self.flat.w.device.type, dtype=torch.bfloat16)
 
-    def replays(self, exchange: int) -> bool:
-        """True if a step of this exchange takes several gradients of its minibatch."""
+    def needs_random_state(self, exchange: int) -> bool:
+        """True if a step of this exchange takes several gradients, with the same random numbers."""
         return self.algorithm.exchanges[exchange].gradients * self.local.passes > 1
 
     def loss(self, client: Client) -> Tensor:
         """The local loss of ``client.batch``, a 0-d tensor with a graph."""
-        if self._has_loss:
-            return self.local_loss.loss(client)
+        if not self._has_loss:
+            return self._first_loss(client)
+        return self.local_loss.loss(client)
+
+    def _first_loss(self, client: Client) -> Tensor:
+        """The loss of the first batch that goes through the model; a mistake is a ConfigError."""
         kind = type(self.local_loss)
         who = "model" if kind is LocalLoss else f"local_loss: {kind.__name__}"
         try:
@@ -113,15 +114,15 @@ class ClientTrainer:
         """One local step on ``client.batch``; nothing in it waits for the device."""
         with torch.enable_grad():
             self.algorithm.gradient(client)
-        if self._shielded is None:
+        mask = client.uncorrected_parameters
+        if mask is None:
             self.algorithm.correct(client)
         else:
             gradient = client.grad.clone()
             self.algorithm.correct(client)
-            torch.where(self._shielded, gradient, client.grad, out=client.grad)
+            torch.where(mask, gradient, client.grad, out=client.grad)
         self.local.step()
-        if self._after_step is not None:
-            self._after_step(client)
+        self.algorithm.after_step(client)
         client.loss_sum += client.loss
 
     def train(self, task: Task, message: Message) -> ClientResult:
@@ -147,7 +148,7 @@ class ClientTrainer:
             postprocessor.process_update(client, update)
         if versions != [tensor._version for tensor in received]:
             raise ConfigError(
-                "client.start, received or payloads was changed in place, for all clients: change "
+                "client.start, extras or payloads was changed in place, for all clients: change "
                 "a copy (.clone())"
             )
         self._clear_gaps(update)
@@ -168,7 +169,6 @@ class ClientTrainer:
         flat.counters.copy_(message.counters)
         seed_model(seed_for(self.seed, "model", task.round, task.client), flat.w.device)
         self.local.reset_state()
-        # a pass over all modules; train() itself is slow
         if [module.training for module in self._modules] != self._training:
             self.model.train()
             self._training = [module.training for module in self._modules]
@@ -178,30 +178,31 @@ class ClientTrainer:
                 client.state[name] = torch.zeros_like(flat.w)
         if self.local_state is not None:
             self.local_state.load(client)
-        self._shielded = self._uncorrected_parameters(message)
+            client.uncorrected_parameters = self._uncorrected_parameters(message, self.local_state)
         return client
 
-    def _uncorrected_parameters(self, message: Message) -> Tensor | None:
-        """A mask over ``w`` of the parameters that no correction reaches; None: there are none.
+    def _uncorrected_parameters(self, message: Message, local_state: LocalState) -> Tensor | None:
+        """A mask over ``w`` of the parameters that no correction reaches; None: it reaches all.
 
         Vectors of the whole model, such as a control variate, have no counterpart in personal
         parameters.
 
         Raises:
-            ConfigError: the algorithm takes gradients at weights that such vectors shift.
+            ConfigError: the algorithm takes gradients in a way of its own, at weights that such
+                vectors may shift.
         """
-        algorithm, local_state = self.algorithm, self.local_state
-        if local_state is None or not local_state.parameter_names:
+        if not local_state.parameter_names:
             return None
+        algorithm = self.algorithm
         if not (algorithm.client_vectors or uses_full_gradient(algorithm) or message.extras):
             return None
         kind = type(algorithm)
         if kind.gradient is not Algorithm.gradient:
             raise ConfigError(
-                f"personal: it keeps parameters on the client, and {kind.__name__} takes gradients "
-                "at weights that it shifts by vectors of the whole model: share all parameters "
-                "(personal=None, '@batchnorm.statistics' for '@batchnorm'), or take FedAvg, "
-                "FedProx or SCAFFOLD"
+                f"personal: it keeps parameters on the client, and {kind.__name__} has a gradient "
+                "rule of its own with vectors of the whole model, which may reach them: "
+                "share all parameters (personal=None, '@batchnorm.statistics' for '@batchnorm'), "
+                "or take FedAvg, FedProx or SCAFFOLD"
             )
         return local_state.parameter_mask
 

@@ -7,7 +7,7 @@ from numbers import Real
 import torch
 from torch import Tensor
 
-from fedseg.core.aggregate import weightings
+from fedseg.core.aggregate import weightings_of
 from fedseg.core.algorithm import Algorithm
 from fedseg.core.messages import ClientResult, Message, Payload, Update
 from fedseg.core.vectors import finite_norm
@@ -43,7 +43,7 @@ def check_contract(
     Args:
         result: the first one of an exchange.
         message: what the client received.
-        algorithm: declares the vectors and their sums.
+        algorithm: declares the vectors and their weightings.
         payloads: what else may be sent, by name.
 
     Raises:
@@ -72,17 +72,17 @@ def _check_vectors(update: Update, message: Message, algorithm: Algorithm, train
     for name, vector in update.vectors.items():
         if name == "buffers":
             raise ConfigError(f"{owner}.finish: 'buffers' is the name of BatchNorm's statistics")
-        if name not in algorithm.sums:
+        if name not in algorithm.weightings:
             raise ConfigError(
-                f"{owner}.sums: lacks {name!r}, which finish() sends: say how it is summed, "
+                f"{owner}.weightings: lacks {name!r}, which finish() sends: say how it is summed, "
                 f"'samples' or 'uniform'"
             )
         _check_tensor(f"{owner}.finish: {name!r}", vector, message.w.shape, message.w)
-        for weighting in weightings(algorithm.sums, name):
+        for weighting in weightings_of(algorithm.weightings, name):
             if weighting not in ("samples", "uniform", *update.weights):
                 raise ConfigError(
-                    f"{owner}.finish: Update.weights lacks {weighting!r}, by which {owner}.sums "
-                    f"weighs {name!r}"
+                    f"{owner}.finish: Update.weights lacks {weighting!r}, by which "
+                    f"{owner}.weightings weighs {name!r}"
                 )
 
 

@@ -86,9 +86,9 @@ class ClassWeights(LocalLoss):
         dtype = client.w.dtype
         return {PIXELS: self.pixels.to(dtype), IMAGE_PIXELS: self.image_pixels.to(dtype)}
 
-    def step(self, server: Server, sums: Aggregate) -> None:
+    def step(self, server: Server, aggregate: Aggregate) -> None:
         for name in (PIXELS, IMAGE_PIXELS):
-            server.state[name] = sums.payload(name)
+            server.state[name] = aggregate.payload(name)
 
 
 def count_classes(labels: Tensor, num_classes: int, ignored: int) -> Tensor:

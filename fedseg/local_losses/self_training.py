@@ -95,7 +95,7 @@ class SelfTraining(LocalLoss):
         erased = client.batch["data_samples"] == ERASED
         return confident(logits, erased, self.threshold, self.share)
 
-    def step(self, server: Server, sums: Aggregate) -> None:
+    def step(self, server: Server, aggregate: Aggregate) -> None:
         if not server.state[TEACHER].any():
             server.state[TEACHER] = self.initial.to(server.state[TEACHER], copy=True)
         if not self.every or server.round % self.every:

@@ -30,7 +30,7 @@ from fedseg.batchnorm import batchnorm_layers, frozen_running_statistics
 from fedseg.checks import shown
 from fedseg.config.components import DEFAULT_HOOKS, PLACES
 from fedseg.config.schema import check_value
-from fedseg.core.algorithm import Algorithm, SumRule
+from fedseg.core.algorithm import AggregationRule, Algorithm
 from fedseg.core.client_data import ClientData
 from fedseg.core.flat import FlatModel
 from fedseg.core.forward import forward, prepare_batch
@@ -184,13 +184,13 @@ def build_postprocessors(cfg: Config) -> list[Postprocessor]:
     ]
 
 
-def build_sum_rule(
+def build_aggregation_rule(
     cfg: Config, algorithm: Algorithm, postprocessors: Sequence[Postprocessor]
-) -> SumRule:
+) -> AggregationRule:
     """How the updates of an exchange are summed: by means, or by the rule that a config names."""
-    needed = [step.sum_rule for step in postprocessors if step.sum_rule is not None]
+    needed = [step.aggregation_rule for step in postprocessors if step.aggregation_rule is not None]
     if cfg.get("robust") is None:
-        return needed[0] if needed else SumRule()
+        return needed[0] if needed else AggregationRule()
     if needed:
         raise ConfigError(
             "privacy: robust sums have no bound on what one client changes: set robust=None"
@@ -200,7 +200,7 @@ def build_sum_rule(
             f"robust: {type(algorithm).__name__} has its own aggregation: set robust=None"
         )
     check_treatable(algorithm)
-    return build(AGGREGATES, cfg.robust, "robust", base=SumRule)
+    return build(AGGREGATES, cfg.robust, "robust", base=AggregationRule)
 
 
 def build_schedulers(cfg: Config, local: OptimWrapper) -> list[Any]:
@@ -426,7 +426,7 @@ def assemble_trainer(
         local_state=local_state,
         payloads=payloads,
         postprocessors=postprocessors,
-        sum_rule=build_sum_rule(cfg, algorithm, postprocessors),
+        aggregation_rule=build_aggregation_rule(cfg, algorithm, postprocessors),
         amp=train.get("amp", False),
         call_hook=call_hook,
         check=check,
@@ -434,13 +434,14 @@ def assemble_trainer(
     )
 
 
-def declare_payloads(parts: Iterable[Any], data: ClientData, flat: FlatModel) -> list[Payload]:
-    """The declared payloads, their shapes as numbers; ConfigError for two of one name."""
+def declare_payloads(parts: Iterable[Any], data: ClientData, flat: FlatModel) -> dict[str, Payload]:
+    """The declared payloads by name, shapes as numbers; ConfigError for two of one name."""
     classes = len(_classes(getattr(data, "dataset", None)))
     classes = classes or getattr(flat.model, "num_classes", None)
     sizes = {"classes": classes, "clients": len(data.clients)}
     owners = {"delta": "every algorithm", "buffers": "every run", "counters": "every run"}
-    payloads, parts = [], list(parts)
+    payloads: dict[str, Payload] = {}
+    parts = list(parts)
     for part in parts:
         owners |= dict.fromkeys(getattr(part, "server_vectors", ()), type(part).__name__)
     for part in parts:
@@ -464,7 +465,7 @@ def declare_payloads(parts: Iterable[Any], data: ClientData, flat: FlatModel) ->
                 )
             if payload.shape is not None:
                 payload = replace(payload, shape=tuple(sizes.get(s, s) for s in payload.shape))
-            payloads.append(payload)
+            payloads[payload.name] = payload
     return payloads
 
 

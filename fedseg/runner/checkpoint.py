@@ -435,7 +435,7 @@ class FederatedCheckpointHook(FederatedHook):
             self._clean(runner)
 
     def _save(self, runner: Any) -> Path:
-        round_ = runner.train_loop.round
+        round_ = runner.train_loop.finished_rounds
         path = runner.save(round_)
         self._indexes[round_] = {name: store.state_dict() for name, store in runner.stores.items()}
         self._clean(runner)

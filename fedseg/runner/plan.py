@@ -168,13 +168,13 @@ def rehearse(trainer: ClientTrainer, server: Server, client: int) -> Rehearsal:
             task = Task(1, number, client, name, samples, few.num_steps(client), {})
             message = algorithm.broadcast(server)
             result = trainer.train(task, message)
-            down += server.traffic(message.size, not message.known)
+            down += server.traffic(message.size, not message.w_is_known)
             sent = result.update.size(server.w.shape)
             up += server.traffic(sent, exchange.train)
             if number < len(algorithm.exchanges) - 1:  # the last one would change the server
-                sums = algorithm.new_sums()
-                sums.add(result)
-                algorithm.step(server, sums)
+                aggregate = algorithm.new_aggregate()
+                aggregate.add(result)
+                algorithm.step(server, aggregate)
     finally:
         trainer.data, trainer.call_hook = before
         server.scratch.clear()

@@ -54,7 +54,7 @@ def collect(run: Any) -> dict[str, Any]:
     server = run.server
     payload = {
         "state_dict": state_dict(run, server.w, server.buffers),
-        "round": run.train_loop.round,
+        "round": run.train_loop.finished_rounds,
         **{name: _states(part) for name, part in stateful_parts(run).items()},
         "client_sizes": run.client_sizes,
         "domain_clients": run.domain_clients,
@@ -62,7 +62,7 @@ def collect(run: Any) -> dict[str, Any]:
             "seed": run.seed,
             "config": run.config_text,
             "config_sha256": config_digest(run.cfg),
-            "identity": _identity(run, run.train_loop.round),
+            "identity": _identity(run, run.train_loop.finished_rounds),
             # class names and colors as plain lists
             "dataset_meta": json.loads(
                 json.dumps(
@@ -130,7 +130,7 @@ def _load(run: Any, payload: dict[str, Any]) -> None:
 
     for name, part in stateful_parts(run).items():
         load(part, payload[name])
-    run.round = run.train_loop.round
+    run.round = run.train_loop.finished_rounds
 
 
 def _check(run: Any, path: Path, payload: dict[str, Any]) -> None:

@@ -353,7 +353,7 @@ class FederatedRunner(Runner):
     def save_finished(self) -> bool:
         """Save the last finished round unless it is on disk; whether there was anything to save."""
         loop = self._train_loop
-        number = getattr(loop, "round", 0)  # a test has no loop
+        number = getattr(loop, "finished_rounds", 0)  # a test has no loop
         on_disk = checkpoint_path(self.checkpoint_folder, number).is_file()
         if not number or (on_disk and loop.pending is None):
             return False

@@ -3,7 +3,7 @@
 from typing import Any, ClassVar
 
 from fedseg.core.aggregate import Aggregate
-from fedseg.core.algorithm import Algorithm, SumRule
+from fedseg.core.algorithm import AggregationRule, Algorithm
 from fedseg.core.client import Client
 from fedseg.core.client_data import ClientData
 from fedseg.core.flat import FlatModel
@@ -15,13 +15,13 @@ class Postprocessor:
     """A step of what happens to an update on its way; this one leaves everything as it is.
 
     A run has a list of them: attack, compression, privacy. They act where the clients are trained
-    (``process_batch``, ``process_update``) and on the server (``process_sums``).
+    (``process_batch``, ``process_update``) and on the server (``process_aggregate``).
 
     Attributes:
-        sum_rule: how updates must be summed for it; None: in any way.
+        aggregation_rule: how updates must be summed for it; None: in any way.
     """
 
-    sum_rule: ClassVar[SumRule | None] = None
+    aggregation_rule: ClassVar[AggregationRule | None] = None
 
     def setup(self, flat: FlatModel, algorithm: Algorithm, data: ClientData, seed: int) -> None:
         """Called once before training.
@@ -47,7 +47,7 @@ class Postprocessor:
     def process_update(self, client: Client, update: Update) -> None:
         """Change what the client sends; its tensors may be the client's, so replace them."""
 
-    def process_sums(self, server: Server, sums: Aggregate) -> None:
+    def process_aggregate(self, server: Server, aggregate: Aggregate) -> None:
         """Change the sums of an exchange before the server's step."""
 
     def metrics(self, round_: int) -> dict[str, float | None]:

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from fedseg.config.schema import NonNegative, Positive
 from fedseg.core.aggregate import Aggregate
-from fedseg.core.algorithm import Algorithm, SumRule
+from fedseg.core.algorithm import AggregationRule, Algorithm
 from fedseg.core.client import Client
 from fedseg.core.client_data import ClientData
 from fedseg.core.flat import FlatModel
@@ -41,7 +41,7 @@ from fedseg.updates.postprocessor import Postprocessor
 COUNTED = ("FedAvg", "FedProx")  # algorithms whose server moves by the mean of the updates alone
 
 
-class PrivateSums(Aggregate):
+class PrivateAggregate(Aggregate):
     """Sums of clipped updates, with noise and a denominator that does not depend on who took part.
 
     They are read after :meth:`release`.
@@ -82,13 +82,13 @@ class PrivateSums(Aggregate):
         return super().counters()
 
 
-class PrivateRule(SumRule):
-    """Gives :class:`PrivateSums`."""
+class PrivateRule(AggregationRule):
+    """Gives :class:`PrivateAggregate`."""
 
     may_be_empty = True
 
-    def new_sums(self, algorithm: Algorithm) -> PrivateSums:
-        return PrivateSums(algorithm.sums)
+    def new_aggregate(self, algorithm: Algorithm) -> PrivateAggregate:
+        return PrivateAggregate(algorithm.weightings)
 
 
 @PRIVACIES.register_module()
@@ -105,7 +105,7 @@ class DPFedAvg(Postprocessor):
         accountant: of the run, from :meth:`check` on.
     """
 
-    sum_rule = PrivateRule()
+    aggregation_rule = PrivateRule()
 
     def __init__(
         self,
@@ -142,17 +142,17 @@ class DPFedAvg(Postprocessor):
         if self.clip is not None and self.clip < norm < math.inf:
             update.vectors["delta"] = delta * (self.clip / norm)
 
-    def process_sums(self, server: Server, sums: Aggregate) -> None:
+    def process_aggregate(self, server: Server, aggregate: Aggregate) -> None:
         """``(sum_k delta_k + N(0, z^2 C^2)) / (q K)``."""
-        if not isinstance(sums, PrivateSums):
-            raise TypeError(f"privacy needs PrivateSums, not {type(sums).__name__}")
+        if not isinstance(aggregate, PrivateAggregate):
+            raise TypeError(f"privacy needs PrivateAggregate, not {type(aggregate).__name__}")
         noise = torch.zeros_like(server.w, dtype=torch.float64)
         if self.noise:
             draws = generator_for(self.seed, "privacy", server.round)
             for span in self._spans:
                 normal = torch.from_numpy(draws.standard_normal(span.stop - span.start))
                 noise[span] = normal.to(noise) * self._deviation
-        sums.release(noise, self.accountant.rate * self.num_clients, server)
+        aggregate.release(noise, self.accountant.rate * self.num_clients, server)
 
     # ---------------------------------------------------------------- the budget
 

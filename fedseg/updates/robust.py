@@ -20,8 +20,8 @@ from annotated_types import Interval
 from mmengine.logging import print_log
 from torch import Tensor
 
-from fedseg.core.aggregate import Aggregate, Sums, weightings
-from fedseg.core.algorithm import Algorithm, SumRule
+from fedseg.core.aggregate import Aggregate, Weightings, weightings_of
+from fedseg.core.algorithm import AggregationRule, Algorithm
 from fedseg.core.messages import ClientResult
 from fedseg.errors import ConfigError
 from fedseg.registry import AGGREGATES
@@ -30,13 +30,13 @@ from fedseg.units import floor_share
 BelowHalf = Annotated[float, Interval(ge=0, lt=0.5)]
 
 
-class RobustRule(SumRule):
+class RobustRule(AggregationRule):
     """Base: one vector in place of a mean, which a few bad updates cannot move far."""
 
     needs_every_update = True
 
-    def new_sums(self, algorithm: Algorithm) -> "RobustAggregate":
-        return RobustAggregate(self, algorithm.sums)
+    def new_aggregate(self, algorithm: Algorithm) -> "RobustAggregate":
+        return RobustAggregate(self, algorithm.weightings)
 
     def combine(self, vectors: Tensor, deltas: Tensor) -> Tensor:
         """One vector [D] for those of the participants [N, D]; their deltas are [N, D'], too."""
@@ -46,8 +46,8 @@ class RobustRule(SumRule):
 def check_treatable(algorithm: Algorithm) -> None:
     """Raise ConfigError for what a rule cannot treat: weights that clients send."""
     declared: set[str] = set()
-    for name in algorithm.sums:
-        declared.update(weightings(algorithm.sums, name))
+    for name in algorithm.weightings:
+        declared.update(weightings_of(algorithm.weightings, name))
     sent = sorted(declared - {"samples", "uniform"})
     if sent:
         raise ConfigError(
@@ -62,10 +62,9 @@ class RobustAggregate(Aggregate):
     Payloads are treated likewise: a payload's sum is the rule's tensor times the participants.
     """
 
-    def __init__(self, rule: RobustRule, sums: Sums) -> None:
-        super().__init__(sums)
+    def __init__(self, rule: RobustRule, weightings: Weightings) -> None:
+        super().__init__(weightings)
         self._rule = rule
-        self._sums = sums
         self._sent: defaultdict[str, list[Tensor]] = defaultdict(list)
         self._combined: dict[str, Tensor] = {}
 
@@ -97,7 +96,7 @@ class RobustAggregate(Aggregate):
 
     def total(self, name: str = "delta", weighting: str | None = None) -> Tensor:
         if weighting is None:
-            weighting = weightings(self._sums, name)[0]
+            weighting = weightings_of(self._weightings, name)[0]
         return self._combine(name) * self.weights[weighting]
 
     def payload(self, name: str) -> Tensor:

@@ -32,7 +32,7 @@ class TwoVectors(Algorithm):
 
     client_vectors = ("mine",)
     server_vectors = ("control",)
-    sums = {"delta": "samples", "ones": "samples", "control": "samples"}
+    weightings = {"delta": "samples", "ones": "samples", "control": "samples"}
 
     def broadcast(self, server):
         return server.message(server.w, control=server.state["control"])
@@ -41,13 +41,13 @@ class TwoVectors(Algorithm):
         client.state["mine"].add_(1)
         update = super().finish(client)
         update.vectors["ones"] = torch.ones_like(client.w)
-        update.vectors["control"] = client.received["control"] + client.state["mine"]
+        update.vectors["control"] = client.extras["control"] + client.state["mine"]
         return update
 
-    def step(self, server, sums):
-        assert torch.equal(sums.mean("ones"), torch.ones_like(sums.mean("ones")))
-        server.state["control"] = sums.mean("control")
-        server.w.sub_(sums.mean("delta").to(server.w.dtype))
+    def step(self, server, aggregate):
+        assert torch.equal(aggregate.mean("ones"), torch.ones_like(aggregate.mean("ones")))
+        server.state["control"] = aggregate.mean("control")
+        server.w.sub_(aggregate.mean("delta").to(server.w.dtype))
 
 
 @ALGORITHMS.register_module()
@@ -56,9 +56,9 @@ class KeepsDelta(Algorithm):
 
     server_vectors = ("delta",)
 
-    def step(self, server, sums):
+    def step(self, server, aggregate):
         server.state["delta"] += 100
-        server.w.sub_(sums.mean("delta").to(server.w.dtype))
+        server.w.sub_(aggregate.mean("delta").to(server.w.dtype))
 
 
 FIRST = toyseg.merge(EQUAL_SIZES, {"train_cfg": {"max_rounds": 1}})

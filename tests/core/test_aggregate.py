@@ -21,24 +21,24 @@ def result(samples, delta, client=0, **update):
 def test_weighted_and_uniform_sums():
     rng = np.random.default_rng(0)
     deltas, samples = rng.normal(size=(5, 7)).astype(np.float32), [3, 1, 4, 1, 50]
-    sums = Aggregate(BOTH)
+    aggregate = Aggregate(BOTH)
     for n, delta in zip(samples, deltas, strict=True):
-        sums.add(result(n, delta.copy()))
+        aggregate.add(result(n, delta.copy()))
     exact = deltas.astype(np.float64)
     by_samples = np.average(exact, 0, samples)
-    np.testing.assert_allclose(sums.mean(), by_samples, rtol=1e-14)  # the first declared one
-    np.testing.assert_allclose(sums.mean("delta", "samples"), by_samples, rtol=1e-14)
-    np.testing.assert_allclose(sums.mean("delta", "uniform"), exact.mean(0), rtol=1e-14)
-    np.testing.assert_allclose(sums.total("delta", "uniform"), exact.sum(0), rtol=1e-14)
-    assert sums.num_clients == 5 and sums.weights["samples"] == 59
+    np.testing.assert_allclose(aggregate.mean(), by_samples, rtol=1e-14)  # the first declared one
+    np.testing.assert_allclose(aggregate.mean("delta", "samples"), by_samples, rtol=1e-14)
+    np.testing.assert_allclose(aggregate.mean("delta", "uniform"), exact.mean(0), rtol=1e-14)
+    np.testing.assert_allclose(aggregate.total("delta", "uniform"), exact.sum(0), rtol=1e-14)
+    assert aggregate.num_clients == 5 and aggregate.weights["samples"] == 59
 
 
 def test_sums_by_a_weight_that_updates_bring():
-    sums = Aggregate({"delta": "per_step"})
-    sums.add(result(9, [1.0], weights={"per_step": 0.5}))
-    sums.add(result(1, [3.0], weights={"per_step": 1.5}))
-    assert sums.total("delta").tolist() == [5.0]
-    assert sums.mean("delta").tolist() == [2.5]
+    aggregate = Aggregate({"delta": "per_step"})
+    aggregate.add(result(9, [1.0], weights={"per_step": 0.5}))
+    aggregate.add(result(1, [3.0], weights={"per_step": 1.5}))
+    assert aggregate.total("delta").tolist() == [5.0]
+    assert aggregate.mean("delta").tolist() == [2.5]
 
 
 def test_a_block_of_clients_merges_into_the_same_sums():
@@ -75,30 +75,30 @@ def test_a_block_of_clients_merges_into_the_same_sums():
 
 def test_the_sums_are_copies():
     """A client's update lies in memory that the next one overwrites, a mean is the caller's."""
-    sums = Aggregate({"delta": "samples"})
+    aggregate = Aggregate({"delta": "samples"})
     scratch, payload = torch.ones(3), torch.ones(2)
-    sums.add(result(1, scratch, payloads={"counts": payload}))
+    aggregate.add(result(1, scratch, payloads={"counts": payload}))
     block = Aggregate({"delta": "samples"})
-    block.merge(sums)
-    for tensor in (scratch, payload, sums.mean("delta")):
+    block.merge(aggregate)
+    for tensor in (scratch, payload, aggregate.mean("delta")):
         tensor.fill_(5)
-    sums.add(result(1, torch.ones(3)))
-    assert sums.mean().tolist() == [1, 1, 1] and sums.payload("counts").tolist() == [1, 1]
+    aggregate.add(result(1, torch.ones(3)))
+    assert aggregate.mean().tolist() == [1, 1, 1] and aggregate.payload("counts").tolist() == [1, 1]
     assert block.total().tolist() == [1, 1, 1]
 
 
 def test_cancellation_is_exact_in_float64():
-    sums = Aggregate({"delta": "uniform"})
+    aggregate = Aggregate({"delta": "uniform"})
     for value in (1e8, 1.0, -1e8):
-        sums.add(result(1, [value]))
-    assert float(sums.mean()[0] * 3) == 1.0
+        aggregate.add(result(1, [value]))
+    assert float(aggregate.mean()[0] * 3) == 1.0
 
 
 def test_a_vector_is_summed_as_declared_and_no_other_way():
     """What no algorithm reads costs no memory."""
-    sums = Aggregate({"delta": "samples"})
-    sums.add(result(1, [1.0]))
+    aggregate = Aggregate({"delta": "samples"})
+    aggregate.add(result(1, [1.0]))
     with pytest.raises(KeyError, match=r"no sum of 'delta' by 'uniform'.*delta \(samples\)"):
-        sums.mean("delta", "uniform")
+        aggregate.mean("delta", "uniform")
     with pytest.raises(KeyError, match="control"):
-        sums.mean("control")
+        aggregate.mean("control")

@@ -147,9 +147,9 @@ class SendsNorm(Algorithm):
         delta = client.delta()
         return Update({"delta": delta}, numbers={"squared_norm": float(delta.square().sum())})
 
-    def step(self, server, sums):
-        delta = sums.mean("delta")
-        self.sent = sums.numbers["squared_norm"]
+    def step(self, server, aggregate):
+        delta = aggregate.mean("delta")
+        self.sent = aggregate.numbers["squared_norm"]
         self.summed = float(delta.square().sum())
         descend(server.w, delta)
 
@@ -257,7 +257,7 @@ def test_ditto(tmp_path, lam, rates, local):
             {"algorithm": {"type": "FedRep"}, "train_cfg": {"local_steps": 1}},
             "train_cfg: FedRep trains one part .* client 'a' has one local step: raise",
         ),
-        ({"algorithm": {"type": "MIME"}}, "personal: it keeps .* MIME takes gradients"),
+        ({"algorithm": {"type": "MIME"}}, "personal: it keeps .* MIME has a gradient"),
         ({"personal": 3}, "personal: "),
     ],
 )

@@ -43,12 +43,12 @@ def test_the_servers_vectors_are_its_own():
 
 def test_buffers_and_counters_are_averaged_by_samples():
     flat, server = make_server()
-    sums = Aggregate({"delta": "samples"})
+    aggregate = Aggregate({"delta": "samples"})
     for n, value, count in ((1, 2.0, 10), (3, 6.0, 21)):
         buffers = torch.full_like(flat.buffers, value).tolist()
         counters = torch.full_like(flat.counters, count)
-        sums.add(result(n, torch.zeros_like(flat.w), buffers, counters, {"samples": 1}))
-    server.take_buffers(sums)
+        aggregate.add(result(n, torch.zeros_like(flat.w), buffers, counters, {"samples": 1}))
+    server.take_buffers(aggregate)
     assert (server.buffers == 5).all()
     assert (server.counters == 18).all()  # 18.25
     assert server.counters.dtype == torch.int64
@@ -65,12 +65,12 @@ def test_local_buffers_are_left_alone_and_cost_nothing():
     mask = server.local_state.buffer_mask
     assert server.traffic(Size(1)) == 4 * (15 + 2)
     initial = server.buffers.clone()
-    sums = Aggregate({"delta": "samples"})
+    aggregate = Aggregate({"delta": "samples"})
     counters = torch.full_like(flat.counters, 5)
-    sums.add(result(1, torch.zeros_like(flat.w), [7.0] * flat.buffers.numel(), counters))
-    server.take_buffers(sums)
+    aggregate.add(result(1, torch.zeros_like(flat.w), [7.0] * flat.buffers.numel(), counters))
+    server.take_buffers(aggregate)
     assert torch.equal(server.buffers[mask], initial[mask]) and (server.buffers[~mask] == 7).all()
-    assert not server.counters[server.local_state.counters].any()
+    assert not server.counters[server.local_state.counter_positions].any()
 
 
 def test_a_message_starts_where_it_is_told():

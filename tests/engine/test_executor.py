@@ -42,7 +42,7 @@ def test_block_sizes_depend_on_the_number_of_participants():
 
 @pytest.mark.parametrize("bad", [(), (2,), (4,), (0, 1, 2, 3, 4)])
 def test_a_block_gives_the_sums_of_what_counts_with_its_last_task(bad):
-    total, single = FedAvg().new_sums(), FedAvg().new_sums()
+    total, single = FedAvg().new_aggregate(), FedAvg().new_aggregate()
     outcomes = list(train_block(Trainer(bad), tasks(5), MESSAGE))
     assert all(outcome.result is None for outcome in outcomes)
     assert all(outcome.block is None for outcome in outcomes[:-1])

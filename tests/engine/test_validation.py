@@ -18,7 +18,7 @@ NAN, INF = float("nan"), float("inf")
 
 
 class TwoSums(FedAvg):
-    sums = {"delta": "samples", "control": ("uniform", "per_step")}
+    weightings = {"delta": "samples", "control": ("uniform", "per_step")}
 
 
 @pytest.fixture

@@ -142,10 +142,10 @@ def train(trainer: ClientTrainer, rounds: int = 2) -> None:
             state = client.state
             vectors = client.loss_sum, *state.values(), *update.vectors.values()
             assert {vector.device.type for vector in vectors} == {"meta"}
-            sums = algorithm.new_sums()
+            aggregate = algorithm.new_aggregate()
             own = {"state": state, "loss": 0.0}
-            sums.add(ClientResult(task, update, flat.buffers, flat.counters, **own))
-            algorithm.step(server, sums)
+            aggregate.add(ClientResult(task, update, flat.buffers, flat.counters, **own))
+            algorithm.step(server, aggregate)
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)

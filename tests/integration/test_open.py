@@ -80,8 +80,8 @@ class OutsideAlgorithm(Algorithm):
         client.grad.add_(client.w - client.start, alpha=self.mu)
 
     @torch.no_grad()
-    def step(self, server, sums):
-        server.w.sub_(sums.mean("delta").to(server.w.dtype))
+    def step(self, server, aggregate):
+        server.w.sub_(aggregate.mean("delta").to(server.w.dtype))
 
 
 @HOOKS.register_module()
@@ -228,7 +228,7 @@ def test_a_metric_without_a_value_is_never_the_best(tmp_path):
     runner.build_federation()
     hook = FederatedCheckpointHook(interval=100, save_best="seen/mIoU")
     for round_, value in enumerate((math.nan, 50.0, math.nan, 50.0, math.inf, 60.0), start=1):
-        runner.round = runner.train_loop.round = round_
+        runner.round = runner.train_loop.finished_rounds = round_
         hook.after_val_epoch(runner, metrics={"seen/mIoU": value})
         hook.after_train_epoch(runner)
     assert [round_ for round_, _ in checkpoints(runner.checkpoint_folder)] == [2, 6]

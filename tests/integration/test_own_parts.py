@@ -45,7 +45,7 @@ SENT = {  # by finish, given the delta, and what the user is told
     ),
     "NaN": (lambda d: Update({"delta": d}, payloads={"x": d * math.nan}), "x is not finite"),
     "number": (lambda d: Update({"delta": d}, numbers={"n": d[0]}), "use .item()"),
-    "undeclared": (lambda d: Update({"delta": d, "y": d}), "sums: lacks 'y'"),
+    "undeclared": (lambda d: Update({"delta": d, "y": d}), "weightings: lacks 'y'"),
     "unknown": (
         lambda d: Update({"delta": d}, payloads={"others": d}),
         "'others' is not a declared payload; declared: x, r",
@@ -56,7 +56,7 @@ SENT = {  # by finish, given the delta, and what the user is told
 @ALGORITHMS.register_module()
 class Own(FedAvg):
     server_vectors = ("mine",)
-    sums = {"delta": "samples", "more": ("samples", "uniform")}
+    weightings = {"delta": "samples", "more": ("samples", "uniform")}
     payloads = (Payload("x", None), Payload("r", (3, 2)))
 
     def __init__(self, sends: str = "", keeps: str = "", where: str = ""):
@@ -73,10 +73,10 @@ class Own(FedAvg):
         loss = {"x": client.w.clone().requires_grad_()}
         return Update({"delta": client.delta(), **more}, payloads=loss)
 
-    def step(self, server, sums):
-        super().step(server, sums)
-        self.means = [sums.mean("more", by)[0].item() for by in ("samples", "uniform")]
-        assert not sums.payload("x").requires_grad
+    def step(self, server, aggregate):
+        super().step(server, aggregate)
+        self.means = [aggregate.mean("more", by)[0].item() for by in ("samples", "uniform")]
+        assert not aggregate.payload("x").requires_grad
         if self.where == "server":
             server.state["mine"] = self.kept
 
@@ -92,8 +92,8 @@ class Careless(FedAvg):
     def correct(self, client):
         exec(self.on_client)
 
-    def step(self, server, sums):
-        super().step(server, sums)
+    def step(self, server, aggregate):
+        super().step(server, aggregate)
         exec(self.on_server)
 
 

@@ -46,9 +46,9 @@ class ClassMeans(LocalLoss):
         SENT[client.round, client.id] = sums, counts
         return {"sums": sums, "counts": counts}
 
-    def step(self, server, sums):
-        counts = sums.payload("counts")[:, None]
-        means = sums.payload("sums") / counts.clamp(min=1)
+    def step(self, server, aggregate):
+        counts = aggregate.payload("counts")[:, None]
+        means = aggregate.payload("sums") / counts.clamp(min=1)
         server.state["means"] = torch.where(counts > 0, means, server.state["means"])
 
 
@@ -61,10 +61,10 @@ class Fades(FedAvg):
     def finish(self, client):
         return Update({"delta": client.delta()}, payloads={"number": client.w.new_ones(())})
 
-    def step(self, server, sums):
-        super().step(server, sums)
+    def step(self, server, aggregate):
+        super().step(server, aggregate)
         server.state["number"] = server.state["number"] / 2 + 1
-        assert sums.payload("number") == sums.num_clients
+        assert aggregate.payload("number") == aggregate.num_clients
 
 
 @HOOKS.register_module()
@@ -76,9 +76,9 @@ class Extremes(FederatedHook):
     def after_client(self, runner, client, update):
         update.payloads["norm"] = client.w.norm().reshape(1)
 
-    def after_aggregate(self, runner, sums):
-        runner.server.state["norm"] = sums.payload("norm")
-        self.seen = [*getattr(self, "seen", []), sums.payload("norm").item()]
+    def after_aggregate(self, runner, aggregate):
+        runner.server.state["norm"] = aggregate.payload("norm")
+        self.seen = [*getattr(self, "seen", []), aggregate.payload("norm").item()]
 
 
 def settings(folder, **changes):

@@ -44,7 +44,7 @@ class EqualControlsHook(FederatedHook):
     """Every client's control variate is the server's, whatever it was."""
 
     def before_client(self, runner: Any, client: Any) -> None:
-        client.state["control"].copy_(client.received["control"])
+        client.state["control"].copy_(client.extras["control"])
 
 
 @HOOKS.register_module()

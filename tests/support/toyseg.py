@@ -218,7 +218,7 @@ class KillHook(FederatedHook):
         if self.at == "client" and runner.round == self.kill_round and client.index == second:
             self._kill()
 
-    def after_aggregate(self, runner: Any, sums: Any) -> None:
+    def after_aggregate(self, runner: Any, aggregate: Any) -> None:
         if self.at == "aggregate" and runner.round == self.kill_round:
             self._kill()
 

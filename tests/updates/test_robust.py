@@ -50,8 +50,8 @@ RULES = {
 class Median(Aggregate):
     """An aggregate of the user's own: the median of every entry over the clients."""
 
-    def __init__(self, sums):
-        super().__init__(sums)
+    def __init__(self, weightings):
+        super().__init__(weightings)
         self.deltas = []
 
     def add(self, result):
@@ -66,8 +66,8 @@ class Median(Aggregate):
 class FedMedian(FedAvg):
     needs_every_update = True
 
-    def new_sums(self):
-        return Median(self.sums)
+    def new_aggregate(self):
+        return Median(self.weightings)
 
 
 @pytest.mark.parametrize("workers", [None, 2])
@@ -115,34 +115,34 @@ def test_an_algorithm_of_uniform_means_is_the_same_without_trimming(tmp_path, al
     np.testing.assert_allclose(trace(plain), trace(other), rtol=1e-12)
 
 
-def robust_sums(rule, sent):
+def robust_aggregate(rule, sent):
     """The aggregate of what clients sent, each with a payload of its number in 2 x 2 entries."""
-    sums = RobustAggregate(rule, {"delta": ("samples", "uniform")})
+    aggregate = RobustAggregate(rule, {"delta": ("samples", "uniform")})
     for client, value in enumerate(sent):
         payloads = {"counts": torch.full((2, 2), float(value))}
         update = Update({"delta": torch.full((3,), float(value))}, payloads=payloads)
         task = Task(1, 0, client, "a", 2, 1, {})
-        sums.add(ClientResult(task, update, torch.ones(1), torch.ones(1).long(), {}, 0.0))
-    return sums
+        aggregate.add(ClientResult(task, update, torch.ones(1), torch.ones(1).long(), {}, 0.0))
+    return aggregate
 
 
 @pytest.mark.parametrize("kind", [CoordinateMedian, TrimmedMean, Krum])
 def test_a_mean_is_the_callers_to_change(kind):
-    sums = robust_sums(kind(), range(5))
-    expected = sums.mean("delta")
-    sums.mean("delta").mul_(7)
-    sums.buffers().mul_(7)
-    assert torch.equal(sums.mean("delta"), expected)
-    assert torch.equal(sums.buffers(), torch.ones(1))
+    aggregate = robust_aggregate(kind(), range(5))
+    expected = aggregate.mean("delta")
+    aggregate.mean("delta").mul_(7)
+    aggregate.buffers().mul_(7)
+    assert torch.equal(aggregate.mean("delta"), expected)
+    assert torch.equal(aggregate.buffers(), torch.ones(1))
 
 
 def test_payloads_are_combined_by_the_rule_too():
     """An attacker's counts do not get through where its update does not."""
-    sums = robust_sums(CoordinateMedian(), [1, 2, 1e9])
-    assert torch.equal(sums.payload("counts"), torch.full((2, 2), 3 * 2.0).double())
-    assert torch.equal(sums.total("delta", "samples"), torch.full((3,), 6 * 2.0).double())
-    sums = robust_sums(Krum(0.3), [1, 2, 2, 1e9])
-    assert torch.equal(sums.payload("counts"), torch.full((2, 2), 4 * 2.0).double())
+    aggregate = robust_aggregate(CoordinateMedian(), [1, 2, 1e9])
+    assert torch.equal(aggregate.payload("counts"), torch.full((2, 2), 3 * 2.0).double())
+    assert torch.equal(aggregate.total("delta", "samples"), torch.full((3,), 6 * 2.0).double())
+    aggregate = robust_aggregate(Krum(0.3), [1, 2, 2, 1e9])
+    assert torch.equal(aggregate.payload("counts"), torch.full((2, 2), 4 * 2.0).double())
 
 
 @ALGORITHMS.register_module()
@@ -165,10 +165,10 @@ class SendsMore(FedAvg):
             del update.payloads["model"]
         return update
 
-    def step(self, server, sums):
-        server.state["model"] = sums.payload("model") / sums.num_clients
-        server.state["levels"] = sums.payload("level") / sums.num_clients
-        super().step(server, sums)
+    def step(self, server, aggregate):
+        server.state["model"] = aggregate.payload("model") / aggregate.num_clients
+        server.state["levels"] = aggregate.payload("level") / aggregate.num_clients
+        super().step(server, aggregate)
 
 
 @pytest.mark.parametrize("name", ["median", "trimmed mean", "krum"])
@@ -193,7 +193,7 @@ def test_payloads_are_combined_by_the_rule(tmp_path, name):
 
 
 def test_statistics_and_counters_are_combined_by_the_rule():
-    sums = RobustAggregate(CoordinateMedian(), {"delta": "samples"})
+    aggregate = RobustAggregate(CoordinateMedian(), {"delta": "samples"})
     for number, value in enumerate([1, 5, 1_000_000]):
         part = ClientResult(
             Task(1, 0, number, "a", 2, 1, {}),
@@ -203,9 +203,9 @@ def test_statistics_and_counters_are_combined_by_the_rule():
             state={},
             loss=0.0,
         )
-        sums.add(part)
-    assert sums.buffers().item() == 5
-    assert sums.counters().item() == 5
+        aggregate.add(part)
+    assert aggregate.buffers().item() == 5
+    assert aggregate.counters().item() == 5
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,7 @@ class EngineRounds:
         runner.server.w, runner.server.buffers = self.w, self.buffers
         runner.optim_wrapper = runner.trainer.local = self.local
         runner.trainer.amp = self.amp
-        runner.train_loop.round = self.round
+        runner.train_loop.finished_rounds = self.round
         runner._hooks = [self]
         begin = time.perf_counter()
         runner.train_loop._run_round(self.round + 1)

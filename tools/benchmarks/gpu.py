@@ -261,7 +261,7 @@ def train(trainer: ClientTrainer, rounds: int = 2) -> Tensor:
         trainer.local.start_round(server.round)
         for server.exchange in range(len(algorithm.exchanges)):
             message = algorithm.broadcast(server)
-            sums = algorithm.new_sums()
+            aggregate = algorithm.new_aggregate()
             trained = {}
             for client, name in enumerate(data.clients):
                 task = Task(
@@ -274,11 +274,11 @@ def train(trainer: ClientTrainer, rounds: int = 2) -> Tensor:
                     state=states[client],
                 )
                 result = trainer.train(task, message)
-                sums.add(result)
+                aggregate.add(result)
                 trained[client] = result.state
-            algorithm.step(server, sums)
-        trainer.local_loss.step(server, sums)
-        server.take_buffers(sums)
+            algorithm.step(server, aggregate)
+        trainer.local_loss.step(server, aggregate)
+        server.take_buffers(aggregate)
         states = trained
     return server.w.cpu()
 
@@ -543,8 +543,8 @@ def client_turn(network: Network, device: torch.device, method: str) -> Callable
     trainer.data.recorded = []
     message = trainer.algorithm.broadcast(make_server(trainer))
     task = Task(1, 0, 0, "0", network.batch, 1, {})
-    sums = trainer.algorithm.new_sums()
-    return lambda: sums.add(trainer.train(task, message))
+    aggregate = trainer.algorithm.new_aggregate()
+    return lambda: aggregate.add(trainer.train(task, message))
 
 
 def capture(step: Callable[[], None]) -> Callable[[], None]:
