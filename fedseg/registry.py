@@ -9,7 +9,7 @@ is asked for: to import all of them would take seconds.
 """
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from types import MappingProxyType
 from typing import Any
@@ -29,7 +29,7 @@ class LazyRegistry(Registry):
 
     Args:
         role: what is registered, for messages.
-        modules: what the suite registers here: module under ``fedseg`` -> names with spaces.
+        modules: what the suite registers here: module under ``fedseg`` -> names.
         parent: where other names are looked up.
 
     Attributes:
@@ -37,12 +37,13 @@ class LazyRegistry(Registry):
     """
 
     def __init__(
-        self, role: str, modules: Mapping[str, str], parent: Registry | None = None
+        self, role: str, modules: Mapping[str, Sequence[str]], parent: Registry | None = None
     ) -> None:
         super().__init__(role, parent=parent, scope="fedseg")
-        self.modules = {
-            name: f"fedseg.{module}" for module, names in modules.items() for name in names.split()
-        }
+        self.modules: dict[str, str] = {}
+        for module, names in modules.items():
+            for name in names:
+                self.modules[name] = f"fedseg.{module}"
 
     def _register_module(self, module: Any, module_name: Any = None, force: bool = False) -> None:
         """Register a class; one of the user's own after the suite's of its name, which is taken."""
@@ -85,26 +86,26 @@ def _child(role: str, parent: Registry, modules: Mapping = MappingProxyType({}))
     return LazyRegistry(role, modules, parent)
 
 
-RUNNERS = _child("runner", _mmseg.RUNNERS, {"runner.runner": "FederatedRunner"})
+RUNNERS = _child("runner", _mmseg.RUNNERS, {"runner.runner": ["FederatedRunner"]})
 RUNNER_CONSTRUCTORS = _child("runner constructor", _mmseg.RUNNER_CONSTRUCTORS)
 LOOPS = _child(
     "loop",
     _mmseg.LOOPS,
     {
-        "engine.loop": "FederatedTrainLoop",
-        "evaluation.domains": "FederatedValLoop FederatedTestLoop",
+        "engine.loop": ["FederatedTrainLoop"],
+        "evaluation.domains": ["FederatedValLoop", "FederatedTestLoop"],
     },
 )
 HOOKS = _child(
     "hook",
     _mmseg.HOOKS,
     {
-        "hooks.averaging": "SWA WIMA",
-        "runner.checkpoint": "FederatedCheckpointHook",
-        "runner.progress": "ProgressHook",
-        "runner.trackers": "TrackersHook",
-        "curvature.hook": "CurvatureHook",
-        "report.pictures_hook": "PicturesHook",
+        "hooks.averaging": ["SWA", "WIMA"],
+        "runner.checkpoint": ["FederatedCheckpointHook"],
+        "runner.progress": ["ProgressHook"],
+        "runner.trackers": ["TrackersHook"],
+        "curvature.hook": ["CurvatureHook"],
+        "report.pictures_hook": ["PicturesHook"],
     },
 )
 STRATEGIES = _child("strategy", _mmengine.STRATEGIES)
@@ -113,16 +114,21 @@ DATASETS = _child(
     "dataset",
     _mmseg.DATASETS,
     {
-        "datasets.arrays": (
-            "StoredImages CIFAR10Dataset CIFAR100Dataset MNISTDataset SyntheticShapesDataset "
-            "FEMNISTDataset ShakespeareDataset"
-        ),
-        "datasets.corrupted": "CIFAR10CDataset CIFAR100CDataset",
-        "datasets.landmarks": "LandmarksDataset",
-        "datasets.listed": "ListedDataset JoinedDataset",
-        "datasets.mmsegmentation": "MMSegDataset",
-        "datasets.photos": "ImageFolderDataset",
-        "datasets.scenes": "CityscapesDataset IDDADataset CamVidDataset",
+        "datasets.arrays": [
+            "StoredImages",
+            "CIFAR10Dataset",
+            "CIFAR100Dataset",
+            "MNISTDataset",
+            "SyntheticShapesDataset",
+            "FEMNISTDataset",
+            "ShakespeareDataset",
+        ],
+        "datasets.corrupted": ["CIFAR10CDataset", "CIFAR100CDataset"],
+        "datasets.landmarks": ["LandmarksDataset"],
+        "datasets.listed": ["ListedDataset", "JoinedDataset"],
+        "datasets.mmsegmentation": ["MMSegDataset"],
+        "datasets.photos": ["ImageFolderDataset"],
+        "datasets.scenes": ["CityscapesDataset", "IDDADataset", "CamVidDataset"],
     },
 )
 DATA_SAMPLERS = _child("data sampler", _mmseg.DATA_SAMPLERS)
@@ -130,10 +136,14 @@ TRANSFORMS = _child(
     "transform",
     _mmseg.TRANSFORMS,
     {
-        "datasets.style": "LABStyle CFSIStyle",
-        "datasets.transforms": (
-            "RandomScaleCrop ResizeInput ResizeLabel RandomAreaCrop ChannelMeanJitter"
-        ),
+        "datasets.style": ["LABStyle", "CFSIStyle"],
+        "datasets.transforms": [
+            "RandomScaleCrop",
+            "ResizeInput",
+            "ResizeLabel",
+            "RandomAreaCrop",
+            "ChannelMeanJitter",
+        ],
     },
 )
 
@@ -141,19 +151,27 @@ MODELS = _child(
     "model",
     _mmseg.MODELS,
     {
-        "models.bisenetv2": (
-            "BiSeNetV2Segmentor FedDriveBiSeNetV2Segmentor FedDriveBiSeNetV2 PixelShuffleHead"
-        ),
-        "models.cnn": "CNN MNISTCNN FEMNISTCNN",
-        "models.encoders": "TimmClassifier TimmSegmentation",
-        "models.losses": (
-            "CrossEntropy OHEMCrossEntropy OhemCrossEntropy Focal Dice LovaszSoftmax"
-        ),
-        "models.lstm": "CharLSTM",
-        "models.mobilenet": "MobileNetV2GN",
-        "models.preprocessor": "ImagePreprocessor",
-        "models.resnet": "ResNet18 ResNet18GN ResNet20GN ResNet56",
-        "models.segmentor": "Segmentor TorchvisionSegmentation",
+        "models.bisenetv2": [
+            "BiSeNetV2Segmentor",
+            "FedDriveBiSeNetV2Segmentor",
+            "FedDriveBiSeNetV2",
+            "PixelShuffleHead",
+        ],
+        "models.cnn": ["CNN", "MNISTCNN", "FEMNISTCNN"],
+        "models.encoders": ["TimmClassifier", "TimmSegmentation"],
+        "models.losses": [
+            "CrossEntropy",
+            "OHEMCrossEntropy",
+            "OhemCrossEntropy",
+            "Focal",
+            "Dice",
+            "LovaszSoftmax",
+        ],
+        "models.lstm": ["CharLSTM"],
+        "models.mobilenet": ["MobileNetV2GN"],
+        "models.preprocessor": ["ImagePreprocessor"],
+        "models.resnet": ["ResNet18", "ResNet18GN", "ResNet20GN", "ResNet56"],
+        "models.segmentor": ["Segmentor", "TorchvisionSegmentation"],
     },
 )
 MODEL_WRAPPERS = _child("model wrapper", _mmseg.MODEL_WRAPPERS)
@@ -163,12 +181,12 @@ OPTIMIZERS = _child("optimizer", _mmseg.OPTIMIZERS)
 OPTIM_WRAPPERS = _child(
     "optim wrapper",
     _mmseg.OPTIM_WRAPPERS,
-    {"optim.local": "OptimWrapper", "optim.sam": "SAMOptimWrapper ASAMOptimWrapper"},
+    {"optim.local": ["OptimWrapper"], "optim.sam": ["SAMOptimWrapper", "ASAMOptimWrapper"]},
 )
 OPTIM_WRAPPER_CONSTRUCTORS = _child(
     "optim wrapper constructor",
     _mmseg.OPTIM_WRAPPER_CONSTRUCTORS,
-    {"optim.weights_only_decay": "WeightsOnlyDecay"},
+    {"optim.weights_only_decay": ["WeightsOnlyDecay"]},
 )
 PARAM_SCHEDULERS = _child("parameter scheduler", _mmseg.PARAM_SCHEDULERS)
 
@@ -176,7 +194,7 @@ TASK_UTILS = _child("task util", _mmseg.TASK_UTILS)
 METRICS = _child(
     "metric",
     _mmseg.METRICS,
-    {"evaluation.metrics": "Accuracy IoUMetric DiceMetric BoundaryIoU"},
+    {"evaluation.metrics": ["Accuracy", "IoUMetric", "DiceMetric", "BoundaryIoU"]},
 )
 EVALUATOR = _child("evaluator", _mmseg.EVALUATOR)
 VISUALIZERS = _child("visualizer", _mmseg.VISUALIZERS)
@@ -188,71 +206,86 @@ FUNCTIONS = _child("function", _mmengine.FUNCTIONS)
 ALGORITHMS = LazyRegistry(
     "algorithm",
     {
-        "algorithms.adabest": "AdaBest",
-        "algorithms.ditto": "Ditto",
-        "algorithms.fedacg": "FedACG",
-        "algorithms.fedavg": "FedAvg",
-        "algorithms.fedcm": "FedCM",
-        "algorithms.feddg_ga": "FedDGGA",
-        "algorithms.feddyn": "FedDyn",
-        "algorithms.fedgamma": "FedGamma",
-        "algorithms.fedgloss": "FedGloSS NaiveFedGloSS",
-        "algorithms.fedprox": "FedProx",
-        "algorithms.fedrep": "FedRep FedBABU",
-        "algorithms.fedsmoo": "FedSMOO",
-        "algorithms.fedspeed": "FedSpeed",
-        "algorithms.flexlora": "FlexLoRA FedExLoRA",
-        "algorithms.mime": "MIMELite MIME",
-        "algorithms.scaffold": "SCAFFOLD",
+        "algorithms.adabest": ["AdaBest"],
+        "algorithms.ditto": ["Ditto"],
+        "algorithms.fedacg": ["FedACG"],
+        "algorithms.fedavg": ["FedAvg"],
+        "algorithms.fedcm": ["FedCM"],
+        "algorithms.feddg_ga": ["FedDGGA"],
+        "algorithms.feddyn": ["FedDyn"],
+        "algorithms.fedgamma": ["FedGamma"],
+        "algorithms.fedgloss": ["FedGloSS", "NaiveFedGloSS"],
+        "algorithms.fedprox": ["FedProx"],
+        "algorithms.fedrep": ["FedRep", "FedBABU"],
+        "algorithms.fedsmoo": ["FedSMOO"],
+        "algorithms.fedspeed": ["FedSpeed"],
+        "algorithms.flexlora": ["FlexLoRA", "FedExLoRA"],
+        "algorithms.mime": ["MIMELite", "MIME"],
+        "algorithms.scaffold": ["SCAFFOLD"],
     },
 )
 SAMPLERS = LazyRegistry(
     "client sampler",
     {
-        "runner.sampler": "UniformSampler RoundSeededSampler PoissonSampler FixedSampler",
+        "runner.sampler": [
+            "UniformSampler",
+            "RoundSeededSampler",
+            "PoissonSampler",
+            "FixedSampler",
+        ],
     },
 )
 PARTITIONS = LazyRegistry(
     "partition",
     {
-        "partition.dirichlet": (
-            "DirichletPartition DirichletClassPartition HomogeneousPartition PachinkoPartition "
-            "SizePartition"
-        ),
-        "partition.natural": "NaturalPartition SinglePartition FixedPartition ReleasedPartition",
-        "partition.pixels": "ClassHeterogeneous",
+        "partition.dirichlet": [
+            "DirichletPartition",
+            "DirichletClassPartition",
+            "HomogeneousPartition",
+            "PachinkoPartition",
+            "SizePartition",
+        ],
+        "partition.natural": [
+            "NaturalPartition",
+            "SinglePartition",
+            "FixedPartition",
+            "ReleasedPartition",
+        ],
+        "partition.pixels": ["ClassHeterogeneous"],
     },
 )
 LOCAL_LOSSES = LazyRegistry(
     "local loss",
     {
-        "local_losses.class_weights": "ClassWeights",
-        "local_losses.fedalign": "FedAlign",
-        "local_losses.fedseg": "FedSeg",
-        "local_losses.gradaug": "GradAug",
-        "local_losses.moon": "MOON",
-        "local_losses.self_training": "SelfTraining",
+        "local_losses.class_weights": ["ClassWeights"],
+        "local_losses.fedalign": ["FedAlign"],
+        "local_losses.fedseg": ["FedSeg"],
+        "local_losses.gradaug": ["GradAug"],
+        "local_losses.moon": ["MOON"],
+        "local_losses.self_training": ["SelfTraining"],
     },
 )
 BATCH_TRANSFORMS = LazyRegistry(
     "batch transform",
-    {"datasets.batch_transforms": "RandomCrop RandomFlip Normalize Cutout Mixup"},
+    {"datasets.batch_transforms": ["RandomCrop", "RandomFlip", "Normalize", "Cutout", "Mixup"]},
 )
 CLIENT_DATA = LazyRegistry(
-    "loader", {"loaders.resident": "ResidentData", "loaders.streaming": "StreamingData"}
+    "loader", {"loaders.resident": ["ResidentData"], "loaders.streaming": ["StreamingData"]}
 )
 EVALUATION_SETS = LazyRegistry(
-    "loader", {"evaluation.sets": "StreamingData ResidentData CorruptedData"}
+    "loader", {"evaluation.sets": ["StreamingData", "ResidentData", "CorruptedData"]}
 )
 EXECUTORS = LazyRegistry(
-    "executor", {"engine.executor": "InProcessExecutor", "parallel.executor": "RayExecutor"}
+    "executor", {"engine.executor": ["InProcessExecutor"], "parallel.executor": ["RayExecutor"]}
 )
-ATTACKS = LazyRegistry("attack", {"updates.attack": "SignFlip LabelSwap"})
-COMPRESSIONS = LazyRegistry("compression", {"updates.compression": "TopK Int8 SignSGD"})
-PRIVACIES = LazyRegistry("privacy", {"updates.privacy": "DPFedAvg"})
-AGGREGATES = LazyRegistry("aggregate", {"updates.robust": "CoordinateMedian TrimmedMean Krum"})
+ATTACKS = LazyRegistry("attack", {"updates.attack": ["SignFlip", "LabelSwap"]})
+COMPRESSIONS = LazyRegistry("compression", {"updates.compression": ["TopK", "Int8", "SignSGD"]})
+PRIVACIES = LazyRegistry("privacy", {"updates.privacy": ["DPFedAvg"]})
+AGGREGATES = LazyRegistry(
+    "aggregate", {"updates.robust": ["CoordinateMedian", "TrimmedMean", "Krum"]}
+)
 SERVER_OPTIMIZERS = LazyRegistry(
-    "server optimizer", {"optim.server": "SGD Adam Yogi Adagrad Torch"}
+    "server optimizer", {"optim.server": ["SGD", "Adam", "Yogi", "Adagrad", "Torch"]}
 )
 
 

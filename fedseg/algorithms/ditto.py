@@ -38,7 +38,7 @@ class Ditto(FedAvg):
 
     def setup(self, flat: FlatModel, local: LocalOptimizer, max_rounds: int) -> None:
         self._trained = torch.empty_like(flat.w)
-        self._norms = list(batchnorm_layers(flat.model).values())
+        self._batchnorm_layers = list(batchnorm_layers(flat.model).values())
 
     def begin(self, client: Client) -> None:
         client.state.setdefault(self.own_model, client.start.clone())
@@ -47,7 +47,7 @@ class Ditto(FedAvg):
         personal = client.state[self.own_model]
         self._trained.copy_(client.w)
         client.w.copy_(personal)
-        with frozen_running_statistics(self._norms), torch.enable_grad():
+        with frozen_running_statistics(self._batchnorm_layers), torch.enable_grad():
             client.backward(replay=True)
         # g(v) + lam (v - w_received)
         client.grad.add_(personal - client.start, alpha=self.lam)

@@ -3,16 +3,8 @@
 Caldarola et al., "Beyond Local Sharpness: Communication-Efficient Global Sharpness-aware
 Minimization for Federated Learning", algorithm 1 and appendix C.
 
-The released code differs from the paper in two rules; ``released_rules`` selects them. It divides
-the server's dual update by another |S|. And its schedule extends the list of the server's radii
-from the end of the clients' list, which is their full radius: in rounds 2 to T_s + 1 (T_s > 1) the
-server's radius is ``rho_client + (rho_server - rho0)/T_s``.
-
-Algorithm 1, line 22, moves the server's dual by ``w_k - w``, from the unperturbed model, which is
-``dual_from_w``; elsewhere the paper and the code have ``w_k - w~``, from what the clients received.
-
-The schedule of rho itself is the released one: it begins at rho_0. Appendix C, with rounds from 1,
-is one of its T_s steps ahead.
+Clients receive ``w~ = w + eps``, the perturbed model. The paper and its released code differ in the
+server's radius (:meth:`FedGloSS.radius`) and in its dual (:meth:`FedGloSS.add_drift`).
 """
 
 from pydantic import NonNegativeInt
@@ -42,12 +34,9 @@ class FedGloSS(FedDyn):
         admm: align the clients by dual variables; without it, FedAvg with a server-side SAM step.
         rho0: start of the server's rho schedule.
         rho_rounds: rounds T_s over which it grows linearly to ``rho_server``; 0: none.
-        released_rules: the released code's server rules, see above, instead of the paper's.
-        dual_from_w: the server's dual by ``w_k - w``, see above.
+        released_rules: the released code's server rules instead of the paper's.
+        dual_from_w: the server's dual by ``w_k - w`` (algorithm 1, line 22), not ``w_k - w~``.
     """
-
-    server_vectors = ("previous_delta", "sigma")
-    rho_client = 0.0  # the clients' full radius; SGD has none
 
     def __init__(
         self,
@@ -70,8 +59,15 @@ class FedGloSS(FedDyn):
         self.rho_rounds = rho_rounds
         self.released_rules = released_rules
         self.dual_from_w = dual_from_w
-        self.client_vectors = ("sigma",) if admm else ()
-        self.weightings = {"delta": ("samples", "uniform") if admm else "samples"}
+        self.rho_client = 0.0  # the clients' full radius, known from setup on; SGD has none
+        if admm:
+            self.client_vectors = ("sigma",)
+            self.server_vectors = ("previous_delta", "sigma")
+            self.weightings = {"delta": ("samples", "uniform")}
+        else:
+            self.client_vectors = ()
+            self.server_vectors = ("previous_delta",)
+            self.weightings = {"delta": "samples"}
 
     def setup(self, flat: FlatModel, local: LocalOptimizer, max_rounds: int) -> None:
         super().setup(flat, local, max_rounds)
@@ -79,7 +75,12 @@ class FedGloSS(FedDyn):
         self.rho_client = getattr(local, "rho", 0.0)
 
     def radius(self, round_: int) -> float:
-        """The server's radius in a round (from 1)."""
+        """The server's radius in a round (from 1): linearly from rho_0 to its full radius.
+
+        With the released rules it is rho_0 in round 1, as in the paper, and then constant while it
+        should grow: in rounds 2 to T_s + 1 (T_s > 1) it is the clients' full radius and a T_s-th of
+        the server's growth.
+        """
         if not self.released_rules or self.rho0 is None or round_ == 1:
             return linear_warmup(self.rho0, self.rho_server, self.rho_rounds, round_)
         if self.rho_rounds == 1 or round_ > self.rho_rounds + 1:
@@ -110,16 +111,21 @@ class FedGloSS(FedDyn):
         return super().finish(client) if self.admm else Update({"delta": client.delta()})
 
     def add_drift(self, server: Server, aggregate: Aggregate) -> Tensor:
-        """FedDyn's; with the released rules ``sigma <- sigma - 1/(beta K) mean_S (w_k - wt)``."""
+        """``sigma <- sigma - 1/(beta K) sum_S (w_k - w~)``, as FedDyn's; returns the new sigma.
+
+        With the released rules the mean over S takes the place of the sum. With ``dual_from_w``
+        every ``w_k - w~`` is ``w_k - w``, which is longer by ``w~ - w = eps``.
+        """
         scale = 1 / (self.beta * server.num_clients)
         if self.released_rules:
-            count = 1
+            num_perturbations = 1  # in a mean
             sigma = server.state["sigma"].add_(aggregate.mean("delta", "uniform"), alpha=scale)
         else:
-            count = aggregate.num_clients
+            num_perturbations = aggregate.num_clients  # in a sum
             sigma = super().add_drift(server, aggregate)
-        if self.dual_from_w:  # w_k - w is w_k - w~ and the perturbation
-            sigma.sub_(self.perturbation(server, self.direction(server)), alpha=scale * count)
+        if self.dual_from_w:
+            epsilon = self.perturbation(server, self.direction(server))
+            sigma.sub_(epsilon, alpha=scale * num_perturbations)
         return sigma
 
     def step(self, server: Server, aggregate: Aggregate) -> None:

@@ -94,9 +94,9 @@ class MIME(MIMELite):
 
     def setup(self, flat: FlatModel, local: LocalOptimizer, max_rounds: int) -> None:
         super().setup(flat, local, max_rounds)
-        self._center = torch.empty_like(flat.w)
-        self._own = torch.empty_like(flat.w)
-        self._norms = list(batchnorm_layers(flat.model).values())
+        self._client_w = torch.empty_like(flat.w)
+        self._client_gradient = torch.empty_like(flat.w)
+        self._batchnorm_layers = list(batchnorm_layers(flat.model).values())
 
     def broadcast(self, server: Server) -> Message:
         if server.exchange == 0:
@@ -106,13 +106,13 @@ class MIME(MIMELite):
     def gradient(self, client: Client) -> None:
         """``g(w_k) - g(w)``, with the same minibatch, augmentation and dropout."""
         client.local.gradient(client)
-        self._own.copy_(client.grad)
-        self._center.copy_(client.w)
+        self._client_gradient.copy_(client.grad)
+        self._client_w.copy_(client.w)
         client.w.copy_(client.start)
-        with frozen_running_statistics(self._norms):
+        with frozen_running_statistics(self._batchnorm_layers):
             client.local.gradient(client, replay=True)
-        client.w.copy_(self._center)
-        torch.sub(self._own, client.grad, out=client.grad)
+        client.w.copy_(self._client_w)
+        torch.sub(self._client_gradient, client.grad, out=client.grad)
 
     def correct(self, client: Client) -> None:
         """``(1-b)(g(w_k) - g(w)) + d``."""

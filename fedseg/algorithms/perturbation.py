@@ -35,7 +35,7 @@ class WeightPerturbation(Algorithm):
                 f"OptimWrapper"
             )
         self._center = torch.empty_like(flat.w)
-        self._norms = list(batchnorm_layers(flat.model).values())
+        self._batchnorm_layers = list(batchnorm_layers(flat.model).values())
 
     def perturb(self, client: Client) -> None:
         """``w_k <- w_k + e`` in place, with the gradient at ``w_k`` in ``client.grad``."""
@@ -46,7 +46,11 @@ class WeightPerturbation(Algorithm):
         client.backward()
         self._center.copy_(client.w)
         self.perturb(client)
-        frozen = frozen_running_statistics(self._norms) if self.freeze_statistics else nullcontext()
+        frozen = (
+            frozen_running_statistics(self._batchnorm_layers)
+            if self.freeze_statistics
+            else nullcontext()
+        )
         with frozen:
             client.backward(replay=True)
         client.w.copy_(self._center)

@@ -5,8 +5,8 @@ algorithm 1 and equations 3 to 5, with option II of equation 4: a client's contr
 mean gradient of its last local training. Means are uniform over the participants, and a change of
 one client's is 1/K of the server's. No code was released with the paper.
 
-The correction is ``c - c_k``, not the reverse (a slip in a report that circulates). The
-difference is taken before it meets the gradient: where ``c_k = c``, a step is FedAvg's bit for bit.
+The difference ``c - c_k`` is taken before it meets the gradient: where ``c_k = c``, a step is
+FedAvg's bit for bit.
 
 The paper's clients run plain SGD. With local momentum ``(w - w_k)/(K_k eta)`` is several times the
 mean gradient and the control variates grow from one participation to the next, see
@@ -35,7 +35,8 @@ class SCAFFOLD(Algorithm):
             ``c_k`` is a mean gradient with momentum, too; no effect without momentum.
     """
 
-    client_vectors = server_vectors = ("control",)
+    client_vectors = ("control",)
+    server_vectors = ("control",)
     weightings = {"delta": "uniform", "control": "uniform"}
 
     def __init__(self, eta_g: Positive = 1.0, count_momentum: bool = False) -> None:

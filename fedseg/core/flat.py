@@ -117,13 +117,17 @@ class FlatModel:
         self.model = model
         self.frozen = frozenset(frozen)
         _freeze(model, self.frozen)
-        parameters = {n: p for n, p in model.named_parameters() if p.requires_grad}
+        parameters = {}
+        for name, parameter in model.named_parameters():
+            if parameter.requires_grad:
+                parameters[name] = parameter
         if not parameters:
             raise ConfigError("model: has no trainable parameter, there is nothing to federate")
-        kinds = {(p.dtype, p.device) for p in parameters.values()}
-        if len(kinds) > 1:
-            raise ConfigError(f"model: parameters mix dtypes or devices: {sorted(map(str, kinds))}")
-        dtype, device = kinds.pop()
+        placements = {(parameter.dtype, parameter.device) for parameter in parameters.values()}
+        if len(placements) > 1:
+            mixed = sorted(str(placement) for placement in placements)
+            raise ConfigError(f"model: parameters mix dtypes or devices: {mixed}")
+        dtype, device = placements.pop()
 
         self.slots, size = _lay_out(parameters, channels_last)
         self.w = torch.zeros(size, dtype=dtype, device=device)

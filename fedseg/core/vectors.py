@@ -25,6 +25,11 @@ def finite_norm(vector: Tensor) -> float | None:
     return largest * float((vector / largest).norm())
 
 
+def squared_norm(vector: Tensor) -> float:
+    """``||vector||^2``, summed in float64; waits for the device."""
+    return float(torch.linalg.vector_norm(vector, dtype=torch.float64)) ** 2
+
+
 def scale_to_norm(radius: float, norm: Tensor) -> Tensor:
     """``radius / norm`` as a 0-d tensor, 0 where the norm is 0 (no perturbation, no NaN)."""
     return torch.where(norm > 0, radius / norm, torch.zeros_like(norm))

@@ -76,7 +76,7 @@ class SAMOptimWrapper(OptimWrapper):
         self._center = torch.empty_like(flat.w)
         if self.approximate:
             self._last = torch.zeros_like(flat.w)
-        self._norms = list(batchnorm_layers(flat.model).values())
+        self._batchnorm_layers = list(batchnorm_layers(flat.model).values())
 
     def start_round(self, round_: int) -> None:
         self.radius = linear_warmup(self.rho0, self.rho, self.rho_rounds, round_)
@@ -92,7 +92,11 @@ class SAMOptimWrapper(OptimWrapper):
     def _gradient_in_two_passes(self, client: Client, replay: bool) -> None:
         client.backward(replay)
         self.perturb(client.w, client.grad)
-        frozen = frozen_running_statistics(self._norms) if self.freeze_statistics else nullcontext()
+        frozen = (
+            frozen_running_statistics(self._batchnorm_layers)
+            if self.freeze_statistics
+            else nullcontext()
+        )
         with frozen:
             client.backward(replay=True)
 
