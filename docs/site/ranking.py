@@ -40,7 +40,6 @@ def name_of(folder: Path, setting: str) -> str:
     """The methods of an experiment and the values that it sets, from its folder's name."""
     methods, *values = folder.name.removeprefix(f"{setting}_").split(",")
     options = (part.partition("=") for part in values)
-    methods = methods.removeprefix("fedavg_")  # the setting's own, beside other methods
     words = [f"{key.rsplit('.', 1)[-1]} {value}" for key, _, value in options]
     return f"`{methods}`" + (f", {', '.join(words)}" if words else "")
 

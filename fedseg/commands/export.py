@@ -10,7 +10,7 @@ compared with the model's. torch: a state dict with load.py. mmseg: config.py an
 MMSegmentation's init_model and inference_model.
 
 examples:
-  fedseg export work_dirs/demo_weather_fedavg --format onnx --out street.onnx
+  fedseg export work_dirs/demo_weather --format onnx --out street.onnx
   fedseg export work_dirs/camvid_silobn --format mmseg --domain 0006R0
 """
 

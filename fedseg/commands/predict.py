@@ -13,7 +13,7 @@ classification predictions.csv has the class of each image. If the run has an av
 weights are used.
 
 examples:
-  fedseg predict work_dirs/demo_weather_fedavg street.jpg photos/ --out predictions
+  fedseg predict work_dirs/demo_weather street.jpg photos/ --out predictions
   fedseg predict work_dirs/camvid_silobn film.mp4 --domain 0006R0 --out predictions
   fedseg predict work_dirs/demo_shapes_fedavgm - --out predictions
 """

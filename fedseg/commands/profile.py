@@ -10,7 +10,7 @@ addition and a multiplication count as two. Bytes of a round are those of the ru
 those of a rehearsed client if its data exist.
 
 examples:
-  fedseg profile work_dirs/demo_weather_fedavg
+  fedseg profile work_dirs/demo_weather
   fedseg profile idda_rainy --with segformer --size 512x928 --batch-size 4
 """
 

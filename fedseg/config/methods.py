@@ -23,8 +23,7 @@ Settings and methods are found by their names, whatever their case. A config any
 with ``_base_ = "fedseg::settings/idda_rainy.py"``.
 
 A config that inherits a setting names its methods as ``methods = ["fedasam", "swa"]``; what it sets
-itself is merged last. Without ``_base_`` the list is a record of what the config was made of: that
-is the copy in a work dir.
+itself is merged last.
 """
 
 import functools
@@ -45,16 +44,26 @@ from fedseg.errors import ConfigError, Mistakes
 from fedseg.names import by_case, did_you_mean
 
 # what a method can decide, in the order of an experiment's name
-SLOTS = ("batchnorm", "personal", "algorithm", "local_optimizer", "regularizer")
-SAYS_FEDAVG = frozenset(SLOTS)  # the name says fedavg where no method decides any of these
-SLOTS += (
-    *("average", "compression", "privacy", "robust", "attack", "augmentation", "style"),
-    *("network", "adapter", "loss", "split", "defects"),
+SLOTS = (
+    "batchnorm",
+    "personal",
+    "algorithm",
+    "local_optimizer",
+    "regularizer",
+    "average",
+    "compression",
+    "privacy",
+    "robust",
+    "attack",
+    "augmentation",
+    "style",
+    "network",
+    "adapter",
+    "loss",
+    "split",
+    "defects",
 )
 SHARED = ("augmentation",)  # slots of any number of methods
-FEDAVG = "fedavg"
-SYNONYMS = {"sam": "fedsam", "asam": "fedasam"}  # what FedAvg with SAM is called
-SHORT = {name: synonym for synonym, name in SYNONYMS.items()}
 NAMES = Sequence[str] | str | None
 # what settings and methods say, which is no part of an experiment
 KEYS: Mapping[str, Any] = {
@@ -139,7 +148,7 @@ class Method:
 
     @property
     def merge_rank(self) -> tuple[bool, int, str]:
-        """Its place when methods are merged."""
+        """Its place when methods are merged: the network first, whose rates others change."""
         return ("network" not in self.slots, *self.rank)
 
 
@@ -151,9 +160,8 @@ class Composition:
         methods: names or files, besides those that the config names itself.
 
     Attributes:
-        name: the experiment's.
-        methods: the names of its methods in their one order.
-        is_canonical: the file is a setting, or an experiment named by its setting and methods.
+        name: the experiment's: the file's name, and the methods that the file does not name.
+        methods: the names of all methods in the order of their slots.
     """
 
     def __init__(self, path: Path, methods: Sequence[str] = ()) -> None:
@@ -167,14 +175,13 @@ class Composition:
         self.title = self.setting or path.stem
         self.without = _as_list(config.get("without"))
         named = _as_list(config.get("methods"))
-        inherits = len(self.plain.layers) > 1
-        self.record = [] if inherits else named
-        is_copy = self.setting and "experiment_name" in config  # of a run's config
-        if self.record and (methods or not is_copy):
+        if named and len(self.plain.layers) == 1:
             raise ConfigError(f"{path}: methods: need a _base_ to be merged over: name a setting")
-        self.of_file = [] if self.record else self._read_methods(named)
-        self.chosen = [] if self.record else self._read_methods([*named, *methods])
-        self._set_names()
+        of_file = self._read_methods(named)
+        self.chosen = self._read_methods([*named, *methods])
+        added = [method.name for method in self.chosen if method not in of_file]
+        self.methods = [method.name for method in self.chosen]
+        self.name = "_".join([path.stem, *added])
 
     # ---------------------------------------------------------------- the methods' files
 
@@ -203,7 +210,7 @@ class Composition:
                     make_importable(path.resolve().parent)
                     return path.resolve()
             raise ConfigError(f"methods: {method}: no such file")
-        name = by_case(SYNONYMS.get(method.lower(), method), self.known)
+        name = by_case(method, self.known)
         beside = self.path.resolve().parent / f"{method}.py"
         if name is None and beside.is_file() and not beside.is_relative_to(CONFIGS):
             make_importable(beside.parent)
@@ -217,14 +224,14 @@ class Composition:
         return self.known[name]
 
     def _read_methods(self, names: Iterable[str]) -> list[Method]:
-        """The methods in the order in which they are merged, each once."""
+        """The methods in the order of their slots, each once; those without one as given."""
         mistakes, read = Mistakes(), {}
         for name in names:
             with mistakes:
                 path = self.find(name)
                 read[path] = self._method(path)
         mistakes.tell()
-        methods = sorted(read.values(), key=attrgetter("merge_rank"))
+        methods = sorted(read.values(), key=attrgetter("rank"))
         deciding: dict[str, Method] = {}
         for method, slot in [(one, slot) for one in methods for slot in one.slots]:
             decided, other = slot.replace("_", " "), deciding.setdefault(slot, method)
@@ -245,37 +252,6 @@ class Composition:
         if path not in self._by_file:
             self._by_file[path] = read_method(path)
         return self._by_file[path]
-
-    # ---------------------------------------------------------------- the name
-
-    def _set_names(self) -> None:
-        """Name the experiment and its methods; a file of a user's own keeps its name."""
-        names = [self.record or self._names(methods) for methods in (self.of_file, self.chosen)]
-        of_file = "_".join([self.title, *names[0]])
-        is_setting = self.path.stem == self.setting and "methods" not in self.plain.values
-        self.is_canonical = bool(self.setting) and (is_setting or self.path.stem == of_file)
-        if self.is_canonical:
-            self.methods = names[1]
-            self.name = "_".join([self.title, *names[1]])
-        else:  # it need not be FedAvg
-            self.methods = [name for name in names[1] if name != FEDAVG]
-            more = [
-                method.name for method in self._ranked(self.chosen) if method not in self.of_file
-            ]
-            self.name = "_".join([self.path.stem, *more])
-
-    def _names(self, methods: Iterable[Method]) -> list[str]:
-        methods = [method for method in self._ranked(methods) if method.name != FEDAVG]
-        names = [method.name for method in methods]
-        slots = {slot for method in methods for slot in method.slots}
-        if "algorithm" in slots or "algorithm" in self.without:  # SAM is no FedSAM there
-            return [SHORT.get(name, name) for name in names]
-        is_named = slots & SAYS_FEDAVG or any(map(_has_algorithm, methods))
-        return names if is_named else [FEDAVG, *names]
-
-    def _ranked(self, methods: Iterable[Method]) -> list[Method]:
-        """In the order of a name."""
-        return sorted(methods, key=attrgetter("rank"))
 
     # ---------------------------------------------------------------- the config
 
@@ -323,12 +299,12 @@ class Composition:
 
     def _add_methods(self, merged: Merged) -> Merged:
         rows = {method.path: self._rows_of(method) for method in self.chosen}
-        for method in self.chosen:
+        for method in sorted(self.chosen, key=attrgetter("merge_rank")):
             merged = merged.add(method.layer, lists=True)
             for row in rows[method.path]:
                 values = {key: value for key, value in row.values.items() if key != "append"}
                 merged = merged.add(Layer(str(method.path), values), lists=True)
-        for method in sorted(self.chosen, key=attrgetter("rank")):
+        for method in self.chosen:
             append = method.append
             for row in rows[method.path]:
                 append = row.values.get("append", append)
@@ -398,11 +374,6 @@ def _check_name(path: Path, key: str, name: str, known: Iterable[str]) -> None:
     """Raise ConfigError for a name that is not in the vocabulary of a key."""
     if name not in known:
         raise ConfigError(f"{path}: {key}: unknown {name!r}; known: {', '.join(known)}")
-
-
-def _has_algorithm(method: Method) -> bool:
-    """True if a method sets the algorithm, also where it says no slot."""
-    return get(method.layer.values, "algorithm.type") is not None
 
 
 def compose(path: Path, methods: Sequence[str] = ()) -> Config:

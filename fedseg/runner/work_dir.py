@@ -131,7 +131,9 @@ def write_config(cfg: Config, name: str) -> None:
         if copy.exists():
             return
         _write_mark(root, made=[*made, copy.name])
-    write_text(copy, config_text(config))
+    # the copy is complete: there is nothing to compose
+    plain = {k: v for k, v in config.items() if k not in ("setting", "methods")}
+    write_text(copy, config_text(plain))
 
 
 def start_anew(cfg: Config) -> Path | None:

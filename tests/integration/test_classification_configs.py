@@ -75,9 +75,9 @@ RUNS = [
     ("cifar10_a005", "fedasam swa", 100),
     ("cifar10_a100", "fedgloss_sam", 100),
     ("cifar10_a0_resnet20", "wima", 100),
-    ("cifar10_a005", "moon feddyn asam", 100),
+    ("cifar10_a005", "moon feddyn fedasam", 100),
     ("cifar10_a005", "gradaug resnet56", 100),
-    ("cifar10_centralized", "sam swa cutout", 1),
+    ("cifar10_centralized", "fedsam swa cutout", 1),
     ("cifar10_c16", "moon silobn", 16),
     ("cifar100_a05_eccv2022", "fedsam cutout", 100),
     ("cifar100_a1000", "fedavgm wima", 100),
@@ -125,7 +125,6 @@ def test_a_round_of_the_config(setting, methods, holders, data_root, tmp_path):
     assert not record["rejected"]
     assert np.isfinite(record["loss"])
     copy = load_config(tmp_path / f"{config.experiment_name}.py", work_dir=tmp_path)
-    assert (copy.setting, copy.methods) == (setting, config.methods)
     assert config_digest(complete_config(copy)) == results["config_sha256"]
     if setting == "shakespeare":
         with pytest.raises(ConfigError, match="preprocessing of ShakespeareDataset"):

@@ -55,7 +55,7 @@ def test_the_card_of_a_shared_run_says_how_to_use_it(terminal):
     given.shapes(terminal.folder)
     given.photograph(terminal.folder / "photo.jpg")
     terminal.run(small("fedseg train demo_shapes"))
-    terminal.run("fedseg share work_dirs/demo_shapes_fedavg --out shared.zip")
+    terminal.run("fedseg share work_dirs/demo_shapes --out shared.zip")
     shutil.unpack_archive(terminal.folder / "shared.zip", terminal.folder / "unpacked")
     card = (terminal.folder / "unpacked" / "README.md").read_text(encoding="utf-8")
     lines = printed_commands(card)
