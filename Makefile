@@ -99,8 +99,8 @@ install: $(STAMP)
 # mmcv asks for opencv-python and albumentations for opencv-python-headless: two wheels of one
 # version that unpack into one folder, cv2/. The headless one comes last: it needs no display.
 $(STAMP): pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
-	  echo "fedseg needs Python 3.10 or newer, '$(PYTHON)' is not." \
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "fedseg needs Python 3.11 or newer, '$(PYTHON)' is not." \
 	    "Name another one: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --constraint constraints.txt --editable .

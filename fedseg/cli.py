@@ -1,20 +1,15 @@
 """Shared by all command lines: a user's mistake is one message, not a traceback."""
 
 import argparse
-import atexit
 import os
-import select
 import shlex
 import shutil
 import signal
 import sys
-import threading
 import traceback
 import types
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
-from io import UnsupportedOperation
 from pathlib import Path
 from typing import (
     TYPE_CHECKING,
@@ -36,7 +31,6 @@ if TYPE_CHECKING:
 
 PIPED_WIDTH = 160  # columns of tables that are piped to a file or program
 LONGEST = 1000  # characters of an error's line
-CLOSED = 128 + 13  # exit code where nobody reads the output any more, as a shell shows SIGPIPE
 NO_CHECKPOINT = "has no checkpoint: name the work dir of a run that has one"
 MANY = {"action": "extend", "nargs": "+", "default": []}  # options that add up when repeated
 
@@ -53,25 +47,32 @@ def run(main: Callable[[], int | None]) -> NoReturn:
     """
     warnings.filterwarnings("ignore", module="mmcv|mmseg|mmengine")
     warnings.formatwarning = lambda text, *_, **__: f"warning: {printable(str(text))}\n"
-    _protect_helpers()
+    # processes that we start import nothing of the current folder, which may be a stranger's
+    os.environ["PYTHONSAFEPATH"] = "1"
     os.environ["MPLBACKEND"] = "agg"  # no command opens a window, and an unknown one would fail
-    # PyTorch's large tensors in large pages: a tenth less for a step on street scenes of full size
-    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
-    for stream in filter(None, (sys.stdout, sys.stderr)):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")  # of characters that it cannot hold
+    if sys.stdout is not None:  # None: closed by the shell
+        sys.stdout.reconfigure(errors="backslashreplace")  # of characters that it cannot hold
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if hasattr(signal, "SIGUSR1"):
         signal.signal(signal.SIGUSR1, signal.SIG_IGN)
         if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as it is under nohup
             signal.signal(signal.SIGHUP, signal.default_int_handler)
+    sys.exit(_exit_code(main))
+
+
+def _exit_code(main: Callable[[], int | None]) -> int:
+    """Run ``main``: its exit code, or that of its error, which is printed."""
     try:
-        code = main()
+        try:
+            return main() or 0
+        finally:
+            _write_out()
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return Interrupted.exit_code
+    except BrokenPipeError:
+        return 1  # the program that reads the output, such as head, has ended
     except Exception as error:
-        if isinstance(error, BrokenPipeError) and _nobody_reads():
-            _leave(CLOSED)
-        if isinstance(error, OSError) and error.filename is None and _output_error():
-            _leave(UserError.exit_code)
         told = resource_error(error) or error
         if not isinstance(told, UserError):
             raise
@@ -80,79 +81,20 @@ def run(main: Callable[[], int | None]) -> NoReturn:
         kind = "" if isinstance(told, Interrupted) else "error: "
         lines = f"{told.details}{kind}{told}".split("\n")
         print(*map(_short, map(printable, lines)), sep="\n", file=sys.stderr)
-        code = told.exit_code
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        code = Interrupted.exit_code
-    except SystemExit as end:
-        if not isinstance(end.__context__, BrokenPipeError):  # as rich ends where nobody reads
-            raise
-        code = CLOSED
-    _leave(code or 0)
+        return told.exit_code
 
 
-def _protect_helpers() -> None:
-    """Keep the current folder, which may be a stranger's, off the path of every process we start.
+def _write_out() -> None:
+    """Write out what is printed, or raise OSError and drop it.
 
-    Multiprocessing starts its helpers with ``python -c``, which puts it first.
+    Otherwise Python would fail on it once more when it exits (recipe of Python's documentation on
+    SIGPIPE).
     """
-    os.environ["PYTHONSAFEPATH"] = "1"
-    if sys.version_info < (3, 11):  # does not read it
-        from multiprocessing import util
-
-        flags = util._args_from_interpreter_flags
-        util._args_from_interpreter_flags = lambda: ["-I", *flags()]
-
-
-def _leave(code: int) -> NoReturn:
-    """Exit without Python's way of taking apart all that was imported, which takes a second.
-
-    Exit handlers run as ever; another Ctrl-C ends them. Where a thread still works, or a profiler
-    or debugger looks on, Python exits in its own way.
-    """
-    signal.signal(signal.SIGINT, lambda *_: (_output_error(), os._exit(code)))
-    working = [one for one in threading.enumerate() if not one.daemon]
-    if working != [threading.main_thread()] or _looked_on():
-        sys.exit(code)
-    atexit._run_exitfuncs()
-    error = _output_error()
-    if isinstance(error, BrokenPipeError):
-        code = CLOSED
-    elif error is not None:
-        code = UserError.exit_code
-        with suppress(OSError):
-            os.write(2, f"error: the output cannot be written: {error.strerror}\n".encode())
-    os._exit(code)
-
-
-def _output_error() -> OSError | None:
-    """Write out what is printed; why that fails, also where nothing waits to be written."""
-    for stream in filter(None, (sys.stdout, sys.stderr)):  # None: closed by the shell
-        try:
-            stream.flush()
-            os.write(stream.fileno(), b"")
-        except UnsupportedOperation:  # no file
-            continue
-        except OSError as error:
-            return error
-    return None
-
-
-def _looked_on() -> bool:
-    """True if a profiler or a debugger follows this process."""
-    tools = getattr(sys, "monitoring", None)  # Python 3.12 and newer
-    return bool(
-        sys.getprofile() or sys.gettrace() or (tools and any(map(tools.get_tool, range(6))))
-    )
-
-
-def _nobody_reads() -> bool:
-    """True if the output goes to a program, such as head, that has ended."""
-    if not hasattr(select, "poll"):  # Windows
-        return False
-    output = select.poll()
-    output.register(1, 0)
-    return any(event & select.POLLERR for _, event in output.poll(0))
+    try:
+        print(end="", flush=True)
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise
 
 
 def parser(description: str, epilog: str) -> argparse.ArgumentParser:
@@ -285,8 +227,7 @@ def program() -> str:
     here = Path.cwd()
     if script.is_file():
         return shlex.quote(f"{script.relative_to(here) if script.is_relative_to(here) else script}")
-    alone = "-P" if sys.version_info >= (3, 11) else "-I"  # nothing of the current folder
-    return f"{shlex.quote(sys.executable)} {alone} -m fedseg"
+    return f"{shlex.quote(sys.executable)} -P -m fedseg"  # -P: nothing of the current folder
 
 
 def wide_console() -> "Console":

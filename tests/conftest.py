@@ -18,14 +18,12 @@ import pytest
 import torch
 from named_options import unknown_options
 
-from fedseg import cli
 from fedseg.commands import main as command
 from fedseg.config import methods
 from fedseg.files import sha256
 from fedseg.partition.split_files import Split, write_split
 from fedseg.runs.schema import own_digest
 
-cli._leave = sys.exit  # a command that a test runs in this process does not end it
 # of a small run, waiting for the disk takes a third, and no test cuts the power
 os.fsync = lambda descriptor: None
 metadata.version = functools.cache(metadata.version)  # each run records what is installed

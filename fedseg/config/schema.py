@@ -9,10 +9,10 @@ import inspect
 import math
 import os
 import re
-import sys
 import types
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
+from re import _parser as sre_parse
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from annotated_types import Ge, Gt, Interval, Lt, MinLen
@@ -35,11 +35,6 @@ from typing_extensions import TypedDict, is_protocol
 from fedseg.checks import shown
 from fedseg.errors import ConfigError, DataError
 from fedseg.names import did_you_mean
-
-if sys.version_info >= (3, 11):
-    from re import _parser as sre_parse
-else:
-    import sre_parse
 
 SMALLEST, LARGEST = 1e-37, 1e37  # a float32's, and of its inverse
 PLAIN = (str, bool, int, float, list, tuple, Mapping, types.NoneType)  # what a config can write
