@@ -1,2 +1,0 @@
-_base_ = "settings/camvid.py"
-methods = ["fedasam"]

@@ -1,2 +1,0 @@
-_base_ = "settings/cifar100_a05.py"
-methods = ["fedgloss_sam"]

@@ -1,2 +1,0 @@
-_base_ = "settings/cifar100_c16.py"
-methods = ["fedavg"]

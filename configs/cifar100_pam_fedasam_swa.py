@@ -1,2 +1,0 @@
-_base_ = "settings/cifar100_pam.py"
-methods = ["fedasam", "swa"]

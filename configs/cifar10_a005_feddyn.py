@@ -1,2 +1,0 @@
-_base_ = "settings/cifar10_a005.py"
-methods = ["feddyn"]

@@ -1,2 +1,0 @@
-_base_ = "settings/cityscapes_heterogeneous_batch8.py"
-methods = ["silobn", "lab"]

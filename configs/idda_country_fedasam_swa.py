@@ -1,2 +1,0 @@
-_base_ = "settings/idda_country_paper.py"
-methods = ["fedasam", "swa"]

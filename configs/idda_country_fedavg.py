@@ -1,2 +1,0 @@
-_base_ = "settings/idda_country.py"
-methods = ["fedavg"]

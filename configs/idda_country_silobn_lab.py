@@ -1,2 +1,0 @@
-_base_ = "settings/idda_country_batch8.py"
-methods = ["silobn", "lab"]

@@ -1,2 +1,0 @@
-_base_ = "settings/idda_rainy_paper.py"
-methods = ["fedasam"]

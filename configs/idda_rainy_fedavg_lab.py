@@ -1,2 +1,0 @@
-_base_ = "settings/idda_rainy.py"
-methods = ["lab"]

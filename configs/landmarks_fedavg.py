@@ -1,2 +1,0 @@
-_base_ = "settings/landmarks.py"
-methods = ["fedavg"]

@@ -1,2 +1,0 @@
-_base_ = "settings/mnist_a01.py"
-methods = ["fedavg"]
