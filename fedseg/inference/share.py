@@ -17,10 +17,11 @@ import fedseg
 from fedseg.errors import ConfigError, DataError, resource_error
 from fedseg.files import LARGEST, atomic_writer, own_path, read_json, sha256, write_text
 from fedseg.metric_names import find_set, flatten
-from fedseg.runner.checkpoint import Facts, load_checkpoint, save_checkpoint
+from fedseg.runner.checkpoint import Facts, load_checkpoint
 from fedseg.runner.recorded import newest_checkpoint
+from fedseg.runner.state_store import save_tensors
 from fedseg.runs.config import CONFIG_FILE, resume_command
-from fedseg.runs.history import HISTORY, History, plain, summarize
+from fedseg.runs.history import HISTORY, plain, summarize
 from fedseg.runs.run_files import RunFiles, read_run
 from fedseg.runs.schema import FILE_NAME
 from fedseg.units import format_bytes
@@ -54,7 +55,8 @@ def share(run: Path, out: Path, license: str = "other", upload: str | None = Non
         for name in (CONFIG_FILE, FILE_NAME, HISTORY):
             (folder / name).write_bytes(own_path(run, name).read_bytes())
         kept = {key: value for key, value in payload.items() if key in Facts.model_fields}
-        save_checkpoint(folder / "checkpoints" / checkpoint.name, {**kept, "stores": {}})
+        weights = folder / "checkpoints" / checkpoint.name
+        save_tensors(weights, {**kept, "stores": {}})  # the archive has sums of its own
         write_text(folder / CARD, model_card(files, license, round_))
         names = [CONFIG_FILE, FILE_NAME, HISTORY, CARD, f"checkpoints/{checkpoint.name}"]
         sums = {name: sha256(folder / name) for name in names}
@@ -161,8 +163,8 @@ def opened(path: Path, named: Path | None = None) -> Iterator[tuple[Path, RunFil
             meta = payload.get("meta", {})
             if (payload.get("round"), meta.get("config_sha256")) != meant:
                 raise DataError(f"{checkpoint.name}: is not the last checkpoint of this run")
-            lines = payload.get("history", ())
-            if len(lines) != meant[0] or History(folder / HISTORY).changed(lines) is not None:
+            history = {"bytes": (folder / HISTORY).stat().st_size, "sha256": sums[HISTORY]}
+            if payload.get("history") != history:
                 raise DataError(f"{HISTORY}: does not match checkpoint {checkpoint.name}")
             computed = plain(summarize(run.history))
             del computed["seconds"]

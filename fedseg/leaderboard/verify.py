@@ -28,7 +28,7 @@ from fedseg.runner.recorded import evaluated, newest_checkpoint, read_recorded, 
 from fedseg.runner.runner import FederatedRunner
 from fedseg.runner.testing import evaluate_checkpoint
 from fedseg.runs.config import CONFIG_FILE, config_digest, experiment_digest
-from fedseg.runs.history import HISTORY, History, plain, read_history, summarize, timeless
+from fedseg.runs.history import HISTORY, plain, read_history, summarize, timeless
 from fedseg.runs.results import environment, package_versions, test_facts, train_facts
 from fedseg.runs.run_files import TOLERANCE, VERIFIED
 from fedseg.runs.schema import (
@@ -228,9 +228,11 @@ def _compare_history(
     if accountant is not None:
         computed = plain(accountant.results(len(history)))
         outcome.compare(results.extras.get("privacy"), computed, "privacy", "config")
-    if outcome.saved.get("history") is not None:  # checksums of its lines
-        line = History(own_path(outcome.folder, HISTORY)).changed(outcome.saved["history"])
-        outcome.compare(line, None, "first changed line", "checkpoint", HISTORY)
+    mark = outcome.saved.get("history")
+    if mark is not None:
+        path = own_path(outcome.folder, HISTORY)
+        written = {"bytes": path.stat().st_size, "sha256": sha256(path)}
+        outcome.compare(mark, written, "history", HISTORY, outcome.checkpoint.name)
 
 
 def _compare_data(

@@ -1,19 +1,14 @@
 """Checkpoints: written atomically, checked when read, and the hook that says when and which.
 
-A checkpoint is written to a temporary file, synced and renamed. It holds a SHA-256 of its content,
-so that a copy of it, of whatever name, can be checked too. Finding the newest one skips any that is
-damaged or whose client states or history are not all there.
+A checkpoint is written to a temporary file, synced and renamed. Its SHA-256 is beside it, in a file
+that ``sha256sum -c`` reads.
 """
 
-import hashlib
 import re
 import shutil
-import warnings
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from numbers import Real
 from pathlib import Path
-from types import NoneType
 from typing import Annotated, Any
 
 import torch
@@ -25,18 +20,16 @@ from fedseg.checks import is_number
 from fedseg.config.schema import STRICT, read_model
 from fedseg.core.hook import FederatedHook
 from fedseg.errors import ConfigError, DataError, lacks_memory
-from fedseg.files import atomic_writer, own_path, sha256
+from fedseg.files import atomic_writer, own_path, read_bytes, sha256, write_text
 from fedseg.memory import find_fault, map_tensors
 from fedseg.metric_names import Metric
 from fedseg.registry import HOOKS
 from fedseg.runner.state_store import save_tensors
+from fedseg.runs.history import HistoryMark
 
 PATTERN = re.compile(r"round_(\d{6,})\.pth")
-DIGEST = "content_sha256"
-STATE_DICTS = ("state_dict", "averaged_state_dict")
-WEIGHTS = (*STATE_DICTS, "client_statistics")
-READABLE = (str, int, float, bool, bytes, complex, NoneType, torch.dtype, torch.device, torch.Size)
-_SHARED: dict[Path, str] = {}  # sums of the files of frozen weights that this process wrote or read
+SUM_SUFFIX = ".sha256"
+WEIGHTS = ("state_dict", "averaged_state_dict", "client_statistics")
 
 
 class Facts(BaseModel):
@@ -45,7 +38,7 @@ class Facts(BaseModel):
     model_config = STRICT
 
     round: int = 0
-    history: Sequence[int] = ()  # checksums of its lines
+    history: HistoryMark | None = None  # the history up to this round
     client_sizes: Mapping[str, PositiveInt] = {}
     domain_clients: Mapping[str, Sequence[str]] = {}
     held_out: Mapping[str, Annotated[list[NonNegativeInt], MinLen(1)]] = {}
@@ -63,9 +56,17 @@ class Facts(BaseModel):
         return self
 
 
+# ---------------------------------------------------------------- paths
+
+
 def checkpoint_path(folder: Path, round_: int) -> Path:
     """The path of the checkpoint of a round."""
     return folder / f"round_{round_:06d}.pth"
+
+
+def sum_path(checkpoint: Path) -> Path:
+    """The path of the file with a checkpoint's SHA-256."""
+    return checkpoint.with_name(f"{checkpoint.name}{SUM_SUFFIX}")
 
 
 def run_folder(checkpoint: Path) -> Path:
@@ -74,166 +75,67 @@ def run_folder(checkpoint: Path) -> Path:
     return folder.parent if folder.name == "checkpoints" else folder
 
 
-def _content_digest(payload: Mapping[str, Any]) -> str:
-    """SHA-256 of names, values and tensors, which does not depend on how a file lays them out."""
-    digest = hashlib.sha256()
-
-    def add(value: Any) -> None:
-        if isinstance(value, Tensor):
-            digest.update(repr((value.dtype, tuple(value.shape))).encode())
-            flat = value.detach().cpu().contiguous().reshape(-1)
-            digest.update(flat.view(torch.uint8).numpy())
-        elif isinstance(value, Mapping):
-            digest.update(b"{")
-            for key, one in value.items():
-                digest.update(repr(key).encode())
-                add(one)
-            digest.update(b"}")
-        elif isinstance(value, list | tuple):
-            digest.update(b"[")
-            for one in value:
-                add(one)
-            digest.update(b"]")
-        elif isinstance(value, set | frozenset):
-            digest.update(repr(sorted(map(repr, value))).encode())
-        else:
-            digest.update(f"{value!r},".encode())
-
-    add({key: value for key, value in payload.items() if key != DIGEST})
-    return digest.hexdigest()
+def checkpoints(folder: Path) -> list[tuple[int, Path]]:
+    """List (round, path) of every checkpoint in a folder, oldest first."""
+    if not folder.is_dir():
+        return []
+    found = []
+    for path in folder.iterdir():
+        match = PATTERN.fullmatch(path.name)
+        if match:
+            found.append((int(match[1]), path))
+    return sorted(found)
 
 
-def _check_readable(value: Any, where: str) -> None:
-    """Raise ConfigError for what :func:`load_checkpoint` would not take, of a hook's, say."""
-    if isinstance(value, Mapping | list | tuple | set):
-        for key, one in value.items() if isinstance(value, Mapping) else enumerate(value):
-            _check_readable(key, where)
-            _check_readable(one, f"{where}: {key}")
-    elif isinstance(value, Tensor):
-        if value.is_complex() or value.layout != torch.strided:
-            _check_readable(value.layout, f"{where}: {value.dtype}")
-    elif type(value) not in READABLE:
-        kind = f"{type(value).__module__}.{type(value).__qualname__}"
-        raise ConfigError(
-            f"{where}: is of {kind}, which no checkpoint can bring back: let hooks and algorithms "
-            "keep plain Python values and dense, real tensors"
-        )
+# ---------------------------------------------------------------- writing
 
 
-def _with_storage(tensor: Tensor) -> Tensor:
-    """An expanded tensor as one that has its values, see :func:`check_stored`."""
-    expanded = tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes()
-    return tensor.contiguous() if expanded else tensor
+def save_checkpoint(path: Path, payload: Mapping[str, Any]) -> None:
+    """Write a checkpoint, then its SHA-256; a kill at any moment leaves the old one or the new one.
 
-
-def save_checkpoint(path: Path, payload: Mapping[str, Any], frozen: Collection[str] = ()) -> None:
-    """Write a checkpoint atomically: a kill at any moment leaves the old one or the new one.
-
-    ``frozen``: names of weights that no round changes; a file beside the checkpoints has them.
+    A kill between the two leaves a checkpoint without a sum, which is read unchecked.
     """
-    _check_readable(payload, "checkpoint")
-    payload = map_tensors(_with_storage, payload)
-    weights = payload["state_dict"] if frozen else {}
-    shared = {name: tensor for name, tensor in weights.items() if name in frozen}
-    if shared:
-        digest = _content_digest(shared)
-        file = path.with_name(f"frozen_{digest[:16]}.pth")
-        for key in set(STATE_DICTS) & payload.keys():
-            payload[key] = {n: t for n, t in payload[key].items() if n not in shared}
-        checksum = _share(file, shared, digest)
-        payload["frozen"] = {"file": file.name, "sha256": checksum, "names": [*weights]}
-    save_tensors(path, {**payload, DIGEST: _content_digest(payload)})
+    sum_path(path).unlink(missing_ok=True)  # of an earlier checkpoint of this round
+    _write_sum(path, save_tensors(path, payload))
 
 
-def _share(file: Path, weights: Mapping[str, Tensor], digest: str) -> str:
-    """Write the weights that checkpoints share unless the file has them. Returns its SHA-256.
-
-    A file that changed since this process met it is written again, to the bytes that it had: the
-    checkpoints before name their sum.
-    """
-    checksum = sha256(file) if file.is_file() and not file.is_symlink() else None
-    if checksum is None or checksum != _SHARED.get(file):
-        sound = checksum is not None and file not in _SHARED and _has(file, digest)
-        _SHARED[file] = checksum if sound else save_tensors(file, weights)
-    return _SHARED[file]
+def copy_checkpoint(source: Path, target: Path) -> None:
+    """Copy a checkpoint and its SHA-256 under another name."""
+    sum_path(target).unlink(missing_ok=True)
+    with open(source, "rb") as content, atomic_writer(target, "wb") as copy:
+        shutil.copyfileobj(content, copy)
+    _write_sum(target, sha256(target))
 
 
-def _has(file: Path, digest: str) -> bool:
-    try:
-        return _content_digest(read_frozen_part(file)) == digest
-    except Exception:
-        return False
+def delete_checkpoint(path: Path) -> None:
+    """Delete a checkpoint and its SHA-256."""
+    path.unlink(missing_ok=True)
+    sum_path(path).unlink(missing_ok=True)
 
 
-def with_frozen_part(content: Any, checkpoint: Path) -> Any:
-    """A checkpoint's content with the frozen weights, which all checkpoints of a run share.
-
-    Raises:
-        DataError: their file is not beside the checkpoint, or damaged.
-    """
-    frozen = content.get("frozen") if isinstance(content, dict) else None
-    if not isinstance(frozen, dict) or not frozen.keys() >= {"file", "sha256", "names"}:
-        return content  # a file from elsewhere may have something of that name
-    path = own_path(checkpoint.parent, Path(str(frozen["file"])).name)
-    if not path.is_file():
-        raise DataError(f"{checkpoint}: its frozen weights are in {path.name}: copy both files")
-    if sha256(path) != frozen["sha256"]:
-        raise DataError(f"{path}: is damaged, its checksum does not match")
-    whole = {key: value for key, value in content.items() if key != "frozen"}
-    try:
-        shared = read_frozen_part(path)
-        for key in STATE_DICTS:
-            if key in content:
-                weights = content[key] | shared
-                whole[key] = {name: weights[name] for name in frozen["names"]}
-    except Exception as error:
-        if lacks_memory(error):
-            raise
-        raise DataError(
-            f"{path}: is damaged, it is not the frozen part of {checkpoint.name} ({error!r})"
-        ) from error
-    return whole
+def _write_sum(path: Path, digest: str) -> None:
+    write_text(sum_path(path), f"{digest}  {path.name}\n", sync=True)
 
 
-def read_frozen_part(path: Path) -> dict[str, Tensor]:
-    """The weights in a file of a run's frozen weights; any error if it has something else."""
-    shared = torch.load(path, map_location="cpu", weights_only=True)
-    size = path.stat().st_size
-    if sum(check_stored(size, tensor).nbytes for tensor in shared.values()) > size:
-        raise ValueError("it is smaller than its header says")
-    return shared
-
-
-def check_stored(size: int, tensor: Tensor) -> Tensor:
-    """A plain tensor; one without storage for each value may be larger than any memory."""
-    if tensor.is_quantized or tensor.is_complex() or tensor.layout != torch.strided:
-        raise ValueError(f"a tensor of {tensor.dtype}, {tensor.layout}")
-    if tensor.numel() * tensor.element_size() > size:
-        raise ValueError(f"a tensor of {tuple(tensor.shape)} in a file of {size} bytes")
-    return tensor
+# ---------------------------------------------------------------- reading
 
 
 def load_checkpoint(path: str | Path) -> dict[str, Any]:
     """Read a checkpoint onto the CPU, with ``weights_only=True``.
 
     Raises:
-        DataError: missing, truncated, damaged, with weights that are not finite, or holding
-            anything but tensors and plain values.
+        DataError: missing, truncated, another file than its ``.sha256`` says, with weights that are
+            not finite, or holding anything but tensors and plain values.
     """
     path = Path(path)
     if not path.is_file():
         raise DataError(f"{path}: no such checkpoint")
+    _check_sum(path)
     try:
         payload = torch.load(path, map_location="cpu", weights_only=True)
-        map_tensors(partial(check_stored, path.stat().st_size), payload)
-        digest = _content_digest(payload) if isinstance(payload, dict) else None
-        recorded = payload.get(DIGEST, digest) if isinstance(payload, dict) else None
-        payload = with_frozen_part(payload, path)
-    except DataError:
-        raise
+        map_tensors(partial(_check_stored, path.stat().st_size), payload)
     except Exception as error:
-        # or an older one would be taken; a pickle that asks for absurd objects raises MemoryError,
-        # torch's allocator RuntimeError
+        # a pickle that asks for absurd objects raises MemoryError, torch's allocator RuntimeError
         if lacks_memory(error) and not isinstance(error, MemoryError):
             raise
         raise DataError(
@@ -242,9 +144,8 @@ def load_checkpoint(path: str | Path) -> dict[str, Any]:
         ) from (None if isinstance(error, MemoryError) else error)
     if not isinstance(payload, dict) or "state_dict" not in payload:
         raise DataError(f"{path}: is not a fedseg checkpoint, it has no 'state_dict'")
-    if recorded != digest:
-        raise DataError(f"{path}: is damaged or was changed, its checksum does not match")
-    read_model(Facts, {k: v for k, v in payload.items() if k in Facts.model_fields}, path)
+    facts = {key: value for key, value in payload.items() if key in Facts.model_fields}
+    read_model(Facts, facts, path)
     named = PATTERN.fullmatch(path.name)
     if named and payload.get("round") != int(named[1]):
         raise DataError(f"{path}: is of round {payload.get('round')}: give it back its name")
@@ -253,31 +154,21 @@ def load_checkpoint(path: str | Path) -> dict[str, Any]:
     return payload
 
 
-def check_like(value: Any, expected: Any, where: str) -> None:
-    """Raise DataError unless a value has the types, names and shapes of another.
+def _check_sum(path: Path) -> None:
+    """Raise DataError unless a checkpoint is what the file beside it says, if there is one."""
+    recorded = own_path(path.parent, sum_path(path).name)
+    if not recorded.is_file():
+        return
+    if read_bytes(recorded).decode(errors="replace").partition(" ")[0] != sha256(path):
+        raise DataError(f"{path}: is damaged, its SHA-256 is not that in {recorded.name}")
 
-    Args:
-        found: of a checkpoint; a dict may have more names.
-        expected: its like; None stands for anything, an empty dict or list for any.
-    """
-    kinds = (Tensor, Mapping, list, Real)
-    kind = next((kind for kind in kinds if isinstance(expected, kind)), object)
-    if not isinstance(value, kind):
-        raise DataError(f"{where}: has the wrong type, {type(value).__name__}")
-    if kind is Mapping:
-        for key, like in expected.items():
-            if key not in value:
-                raise DataError(f"{where}: {key}: is missing")
-            check_like(value[key], like, f"{where}: {key}")
-    elif kind is Tensor:
-        sides = [f"{tuple(one.shape)} of {one.dtype}" for one in (value, expected)]
-        if sides[0] != sides[1]:
-            raise DataError(f"{where}: is {sides[0]}, expected {sides[1]}")
-    elif kind is list and expected:
-        if len(value) != len(expected):
-            raise DataError(f"{where}: has {len(value)} entries, expected {len(expected)}")
-        for number, (one, like) in enumerate(zip(value, expected, strict=True)):
-            check_like(one, like, f"{where}[{number}]")
+
+def _check_stored(size: int, tensor: Tensor) -> None:
+    """Raise ValueError for a tensor that could be larger than any memory, in a file of a size."""
+    if tensor.is_quantized or tensor.is_complex() or tensor.layout != torch.strided:
+        raise ValueError(f"a tensor of {tensor.dtype}, {tensor.layout}")
+    if tensor.numel() * tensor.element_size() > size:
+        raise ValueError(f"a tensor of {tuple(tensor.shape)} in a file of {size} bytes")
 
 
 def check_weights(weights: Mapping[str, Any], where: str) -> None:
@@ -291,71 +182,21 @@ def check_weights(weights: Mapping[str, Any], where: str) -> None:
             raise DataError(f"{where}: {name}: {fault}; use an earlier checkpoint")
 
 
-def checkpoints(folder: Path) -> list[tuple[int, Path]]:
-    """(round, path) of every checkpoint in a folder, oldest first."""
-    if not folder.is_dir():
-        return []
-    matches = ((PATTERN.fullmatch(path.name), path) for path in folder.iterdir())
-    return sorted((int(match[1]), path) for match, path in matches if match)
-
-
-def latest_checkpoint(
-    folder: Path, restore: Callable[[Path, dict[str, Any]], None]
-) -> tuple[Path, dict[str, Any]] | None:
-    """The newest intact checkpoint of a folder and its content; None if there is none at all.
-
-    Args:
-        restore: takes path and content; raises :class:`DataError` if the content does not fit the
-            run, or what it refers to is damaged.
-    """
-    errors: list[DataError] = []
-    for _, path in reversed(checkpoints(folder)):
-        try:
-            payload = load_checkpoint(path)
-            restore(path, payload)
-        except DataError as error:
-            errors.append(error)
+def newest_advice(path: Path) -> str:
+    """Say how to continue a run from the newest whole checkpoint before one that is of no use."""
+    round_ = int(PATTERN.fullmatch(path.name)[1])
+    for number, older in reversed(checkpoints(path.parent)):
+        if number >= round_:
             continue
-        for error in errors:
-            warnings.warn(f"{error}; going back to {path.name}", stacklevel=2)
-        return path, payload
-    if errors:
-        raise DataError(
-            f"{errors[0]}; no older checkpoint in {folder} can be resumed either: without --resume "
-            "the run starts anew, and the existing files are moved aside"
-        )
-    return None
+        try:
+            load_checkpoint(older)
+        except DataError:
+            continue
+        return f"delete {path.name} to continue from {older.name}, the newest whole checkpoint"
+    return "no older checkpoint is whole: train again in another --work-dir, without --resume"
 
 
-def proved_rounds(history: Iterable[dict[str, Any]]) -> set[int]:
-    """The rounds after which the model was good: of the round after them most updates counted.
-
-    A model may be lost and still be finite; that shows in the updates of those who start from it.
-    """
-    proved = set()
-    for line in history:
-        losses = [participant["loss"] for participant in line["participants"]]
-        if 2 * losses.count(None) < len(losses):
-            proved.add(line["round"] - 1)
-    return proved
-
-
-def good_checkpoint_message(folder: Path, history: list[dict[str, Any]]) -> str:
-    """The part of a failed round's message that names the newest and the last good checkpoint."""
-    saved = checkpoints(folder)
-    proved = proved_rounds(history)
-    good = next((entry for entry in reversed(saved) if entry[0] in proved), None)
-    if not saved:
-        return "There is no checkpoint yet"
-    newest = f"{saved[-1][1]} (round {saved[-1][0]})"
-    if good is None:
-        return f"No checkpoint is known to be good; the newest is {newest}"
-    if good == saved[-1]:
-        return f"--resume continues from the newest checkpoint, {newest}, which is good"
-    return (
-        f"The newest checkpoint, {newest}, is not known to be good: --resume continues from it. "
-        f"The last good one is {good[1]} (round {good[0]}): delete newer ones to continue from it"
-    )
+# ---------------------------------------------------------------- when and which
 
 
 @HOOKS.register_module()
@@ -364,8 +205,7 @@ class FederatedCheckpointHook(FederatedHook):
 
     Args:
         interval: rounds between checkpoints; the last round always has one.
-        keep_last: newest checkpoints to keep, at least 2 (one to fall back to); the last good one
-            is kept besides, should rounds go on with a minority of their updates.
+        keep_last: newest checkpoints to keep, at least 2: should one be damaged, there is another.
         keep_every: keep every k-th round's for good (1: all of them; 0: none). The clients' states
             are kept for the newest ones only, so that these are for looking at, not for resuming.
         save_best: name of a figure, for example ``"unseen/mIoU"``; the checkpoint of the round with
@@ -387,12 +227,10 @@ class FederatedCheckpointHook(FederatedHook):
         self.save_best = save_best
         self.best: float | None = None
         self.best_round: int | None = None
-        self.proved: set[int] = set()  # rounds after which the model was good, by the round after
         self._metrics: dict[str, float] = {}
         self._indexes: dict[int, dict[str, Any]] = {}
 
     def before_train(self, runner: Any) -> None:
-        self.proved = proved_rounds(runner.history.read())
         if self.save_best is None:
             return
         domain, tests = Metric.parse(self.save_best).set, runner.val_loop
@@ -406,9 +244,6 @@ class FederatedCheckpointHook(FederatedHook):
         path = checkpoint_path(runner.checkpoint_folder, runner.round)
         if self.best_round == runner.round and path.is_file():
             self._copy_best(path)
-
-    def after_round(self, runner: Any, record: dict[str, Any]) -> None:
-        self.proved |= proved_rounds([record])
 
     def after_val_epoch(self, runner: Any, metrics: dict[str, float]) -> None:
         self._metrics = metrics if runner.round else {}  # the initial model has no checkpoint
@@ -452,18 +287,15 @@ class FederatedCheckpointHook(FederatedHook):
 
     def _copy_best(self, path: Path) -> None:
         name = self.save_best.replace("/", "_").replace(":", "_")
-        best = path.with_name(f"best_{name}.pth")
-        with open(path, "rb") as source, atomic_writer(best, "wb") as target:
-            shutil.copyfileobj(source, target)
+        copy_checkpoint(path, path.with_name(f"best_{name}.pth"))
 
     def _clean(self, runner: Any) -> None:
         saved = checkpoints(runner.checkpoint_folder)
-        good = max((round_ for round_, _ in saved if round_ in self.proved), default=None)
-        newest = [f for f in saved if f in saved[-self.keep_last :] or f[0] == good]
+        newest = saved[-self.keep_last :]
         for round_, path in saved:
             kept = self.keep_every and round_ % self.keep_every == 0
             if not kept and (round_, path) not in newest:
-                path.unlink(missing_ok=True)
+                delete_checkpoint(path)
         for name, store in runner.stores.items():
             indexes = [self._index(round_, path).get(name, {}) for round_, path in newest]
             store.collect_garbage(indexes)

@@ -218,15 +218,15 @@ def unfinished(config: Config) -> bool:
     from fedseg.runs.config import config_digest
 
     work_dir = Path(config.work_dir)
-    if (work_dir / "results.json").exists():
+    saved = checkpoints(work_dir / "checkpoints")
+    if (work_dir / "results.json").exists() or not saved:
         return False
-    for _, path in reversed(checkpoints(work_dir / "checkpoints")):
-        try:
-            meta = load_checkpoint(path).get("meta", {})
-        except DataError:
-            continue  # damaged; resuming goes back to the one before it, too
-        return meta.get("config_sha256") == config_digest(config)
-    return False
+    _, newest = saved[-1]
+    try:
+        meta = load_checkpoint(newest).get("meta", {})
+    except DataError:
+        return True  # resuming says what is wrong
+    return meta.get("config_sha256") == config_digest(config)
 
 
 def check(config: Config, *loaders: str) -> Config:

@@ -17,7 +17,12 @@ from fedseg.errors import ConfigError, DataError, lacks_memory
 from fedseg.files import digest
 from fedseg.hooks.averaging import ModelAverage
 from fedseg.memory import map_tensors
-from fedseg.runner.checkpoint import check_like, check_weights
+from fedseg.runner.checkpoint import (
+    check_weights,
+    checkpoints,
+    load_checkpoint,
+    newest_advice,
+)
 from fedseg.runs.config import config_digest
 from fedseg.runs.results import environment
 
@@ -93,25 +98,44 @@ def _states(part: Any) -> Any:
     return [_states(inner) for inner in part] if isinstance(part, list) else part.state_dict()
 
 
-def restore(run: Any, path: Path, payload: dict[str, Any]) -> None:
-    """Bring a run, built from its config, to where a checkpoint was made; writes nothing.
+def restore_newest(run: Any, folder: Path) -> tuple[Path, dict[str, Any]] | None:
+    """Bring a run, built from its config, to where its newest checkpoint was made; writes nothing.
 
-    Its hooks have opened their stores. After a DataError it may be restored from another one.
+    Its hooks have opened their stores.
+
+    Returns:
+        The checkpoint's path and content; None if there is none.
+
+    Raises:
+        ConfigError: the checkpoint is of another run.
+        DataError: it, the history or a client's state is damaged.
     """
-    _check(run, path, payload)
-    # before anything is changed: an older checkpoint may lack what this one would bring
-    rounds = payload["round"] - (payload["loop"]["pending"] is not None)
-    run.history.verify(rounds, payload["history"])
+    saved = checkpoints(folder)
+    if not saved:
+        return None
+    _, path = saved[-1]
     try:
+        payload = load_checkpoint(path)
+        restore(run, path, payload)
+    except DataError as error:
+        raise DataError(f"{error}; {newest_advice(path)}") from error
+    return path, payload
+
+
+def restore(run: Any, path: Path, payload: dict[str, Any]) -> None:
+    """Bring a run to where a checkpoint was made; see :func:`restore_newest`."""
+    if "meta" not in payload or "server" not in payload:
+        raise DataError(f"{path}: has no training state, such as one that was shared")
+    try:
+        _check(run, path, payload)
         _load(run, payload)
-        averaged = run.averaged_model()
-        if averaged is not None:
-            check_like(list(averaged), [run.server.w, run.server.buffers], f"{path}: average")
-            check_weights(state_dict(run, *averaged), f"{path}: average")
     except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
         if lacks_memory(error):
             raise
         raise DataError(f"{path}: cannot be restored: {type(error).__name__}: {error}") from error
+    averaged = run.averaged_model()
+    if averaged is not None:
+        check_weights(state_dict(run, *averaged), f"{path}: average")
 
 
 def _load(run: Any, payload: dict[str, Any]) -> None:
@@ -134,13 +158,7 @@ def _load(run: Any, payload: dict[str, Any]) -> None:
 
 
 def _check(run: Any, path: Path, payload: dict[str, Any]) -> None:
-    """Raise an error unless a checkpoint is of the same run, and complete."""
-    if "server_state" in payload:
-        raise ConfigError(
-            f"--resume: {path} was made by an earlier version of fedseg: resume it with that "
-            "version, or give another --work-dir; testing it works"
-        )
-    check_like(payload, {"meta": {"identity": {}}, "round": 0}, str(path))
+    """Raise an error unless a checkpoint is of the same run, and its files are whole."""
     if payload["round"] > run.max_rounds:
         raise ConfigError(
             f"--resume: {path}: rounds 1 to {payload['round']} are trained, "
@@ -161,21 +179,7 @@ def _check(run: Any, path: Path, payload: dict[str, Any]) -> None:
             f"--resume: {path} was made with another {name} ({before!r}, now {now!r}); use the "
             f"run's own config, or another --work-dir{_old_end(name, before, now)}"
         )
-    # stores write what they have not written when they are asked; a hook's tensors and lists grow
-    parts = {name: part for name, part in stateful_parts(run).items() if name != "stores"}
-    expected = {name: _states(part) for name, part in parts.items()}
-    hooks = payload.get("hooks")
-    expected["hooks"] = {
-        name: {key: _kind(value) for key, value in state.items() if key in hooks[name]}
-        for name, state in expected["hooks"].items()
-        if isinstance(hooks, Mapping) and isinstance(hooks.get(name), Mapping)
-    }
-    expected |= {"state_dict": run.flat.state_dict(), "stores": {}}
-    check_like(payload, expected, str(path))
-    if payload["loop"]["pending"] is not None:
-        check_like(payload["loop"], {"pending": {"round": 0, "seconds": {}}}, f"{path}: loop")
     check_server(payload, path)
-    check_like(payload, {"stores": {name: {} for name in payload["stores"]}}, str(path))
     for name, index in payload["stores"].items():
         if not index:  # an average that has not begun makes an empty store
             continue
@@ -203,11 +207,6 @@ def _old_end(name: str, before: Any, now: Any) -> str:
         if "total_iters" in old and old | {"total_iters": 0} == new | {"total_iters": 0} != old
     ]
     return f". To keep it in a longer run: --cfg-options {' '.join(ends)}" if ends else ""
-
-
-def _kind(value: Any) -> Any:
-    """The value that :func:`check_like` takes for all of a kind."""
-    return type(value)() if isinstance(value, dict | list | float | int) else None
 
 
 def note_environment(run: Any) -> None:

@@ -3,7 +3,6 @@
 import time
 import uuid
 from contextlib import AbstractContextManager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,12 +39,7 @@ from fedseg.runner.build import (
     move_model,
     weights_digest,
 )
-from fedseg.runner.checkpoint import (
-    checkpoint_path,
-    checkpoints,
-    latest_checkpoint,
-    save_checkpoint,
-)
+from fedseg.runner.checkpoint import checkpoint_path, checkpoints, save_checkpoint
 from fedseg.runner.config import check_config, complete_config
 from fedseg.runner.interrupt import InterruptGuard
 from fedseg.runner.kernels import choose_kernels, device_of
@@ -347,7 +341,7 @@ class FederatedRunner(Runner):
         self.check_work_dir()
         self.history.sync()
         path = checkpoint_path(self.checkpoint_folder, round_)
-        save_checkpoint(path, run_state.collect(self), self.flat.frozen)
+        save_checkpoint(path, run_state.collect(self))
         return path
 
     def save_finished(self) -> bool:
@@ -373,8 +367,7 @@ class FederatedRunner(Runner):
         self.call_hook("register_stores")
         if self._resume:
             remove_temporaries(self.checkpoint_folder)
-            with logs.logged_warnings(self.logger):
-                newest = latest_checkpoint(self.checkpoint_folder, partial(run_state.restore, self))
+            newest = run_state.restore_newest(self, self.checkpoint_folder)
             if newest is not None:
                 path, payload = newest
                 done = self._finished_rounds()
@@ -384,9 +377,9 @@ class FederatedRunner(Runner):
                 if aside is not None:
                     self.logger.warning(f"what came after {path} is in {aside}, with the history")
                 if done < self.round and payload["loop"]["pending"] is None:
-                    self.history.checksums = self.history.verify(done, payload["history"])
+                    self.history.forget_last_line()
                     self.save(self.round)  # a kill in the evaluation finds the record there
-                self.history.restore(done, payload["history"])
+                self.history.truncate()
                 mark_resumed(self.cfg)
                 self.logger.info(f"resumed from {path} after round {self.round}")
                 return

@@ -20,7 +20,7 @@ from fedseg.core.seeds import generator_for
 from fedseg.errors import ConfigError, DataError
 from fedseg.files import read_bytes
 from fedseg.registry import SAMPLERS, build
-from fedseg.runs.history import History
+from fedseg.runs.history import read_history
 
 
 class ClientSampler:
@@ -158,12 +158,9 @@ class FixedSampler(ClientSampler):
         if not path.is_file():
             raise DataError(f"client_sampler.file: {path} does not exist")
         try:
-            text = read_bytes(path).decode("utf-8").rstrip()
             if path.suffix == ".jsonl":
-                history = History(path)
-                history.verify(len(text.splitlines()))
-                return [[p["client"] for p in line["participants"]] for line in history.read()]
-            rounds = json.loads(text)
+                return [_clients(record) for record in read_history(path, finished=True)]
+            rounds = json.loads(read_bytes(path))
             check_value("it", rounds, Rounds)
             return rounds
         except (OSError, ValueError, KeyError, TypeError, RecursionError, ConfigError) as error:
@@ -191,3 +188,8 @@ class FixedSampler(ClientSampler):
                 f"round {round_} has none (set repeat=True to start over)"
             )
         return self._positions[(round_ - 1) % len(self._positions)]
+
+
+def _clients(record: Mapping[str, Any]) -> list[str]:
+    """The participants of a line of a history."""
+    return [participant["client"] for participant in record["participants"]]

@@ -26,9 +26,8 @@ from fedseg.errors import (
     resource_error,
 )
 from fedseg.files import make_folder, own_path, read_bytes, remove_temporaries, write_text
-from fedseg.runner.checkpoint import checkpoints, good_checkpoint_message
+from fedseg.runner.checkpoint import checkpoints
 from fedseg.runs.config import CONFIG_FILE, config_json, config_text
-from fedseg.runs.history import History
 from fedseg.trust import OWN_PARTS, note_own_parts
 
 OUTPUTS = (
@@ -197,8 +196,13 @@ def explain_how_to_resume(cfg: Config) -> Iterator[None]:
     try:
         yield
     except TrainingError as error:  # going on as before would end in the same way
-        history = History(Path(cfg.work_dir) / "history.jsonl").read()
-        advice = good_checkpoint_message(Path(cfg.work_dir) / "checkpoints", history)
+        saved = checkpoints(Path(cfg.work_dir) / "checkpoints")
+        advice = "There is no checkpoint yet"
+        if saved:
+            advice = (
+                f"The newest checkpoint is {saved[-1][1]}: --resume continues from it, or from the "
+                "one before if you delete it"
+            )
         raise TrainingError(f"{error}. {advice}") from error
     except Exception as error:
         told = resource_error(error) or error
@@ -242,8 +246,6 @@ def set_aside_later(cfg: Config, round_: int, goes_on: bool) -> Path | None:
     aside.mkdir(parents=True)
     if (root / "history.jsonl").is_file():
         shutil.copy2(root / "history.jsonl", aside)
-    for path in (root / "checkpoints").glob("frozen_*.pth"):
-        shutil.copy2(path, aside)
     for path in later:
         _move(path, aside / path.name)
     return aside

@@ -1,10 +1,10 @@
 """``history.jsonl``, a line of JSON per round, and its summary: curves, means, traffic, times."""
 
+import hashlib
 import json
 import math
 import os
 import statistics
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError,
 
 from fedseg.config.schema import STRICT, read_model
 from fedseg.errors import ConfigError, DataError
-from fedseg.files import LARGEST, atomic_writer, open_to_append, parse_json
+from fedseg.files import LARGEST, open_to_append, parse_json
 from fedseg.units import format_bytes
 
 HISTORY = "history.jsonl"
@@ -119,28 +119,28 @@ def timeless(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{k: v for k, v in record.items() if k not in machine} for record in history]
 
 
+class HistoryMark(FilePart):
+    """The history at a checkpoint: the file's first bytes, by their number and SHA-256."""
+
+    bytes: Count
+    sha256: str
+
+
 class History:
     """The lines of a run's rounds.
 
     A line is the file system's as soon as its round ends, so that a kill does not lose it. What a
-    checkpoint builds on is on the disk before the checkpoint is: see :meth:`sync`.
-
-    A checkpoint keeps ``checksums``, the CRC-32 of all lines up to each, so that a run does not go
-    on from a history that is not its own.
+    checkpoint builds on is on the disk before the checkpoint is: see :meth:`sync`. A checkpoint
+    keeps the :class:`HistoryMark` of what was written until then.
     """
 
     def __init__(self, path: Path, check: Callable[[], None] = lambda: None) -> None:
         self.path = path
         self._check = check  # called before a line is added
-        self.checksums: list[int] = []
+        self._bytes = 0  # that this run has written
+        self._sha256 = hashlib.sha256()  # of these
 
     plain = staticmethod(plain)
-
-    def state_dict(self) -> list[int]:
-        return list(self.checksums)
-
-    def load_state_dict(self, state: list[int]) -> None:
-        self.checksums = list(state)
 
     def append(self, record: dict[str, Any]) -> None:
         """Add the line of a round."""
@@ -148,7 +148,8 @@ class History:
         line = json.dumps(plain(record), allow_nan=False).encode() + b"\n"
         with open_to_append(self.path) as file:
             file.write(line)
-        self.checksums.append(zlib.crc32(line, self.checksums[-1] if self.checksums else 0))
+        self._bytes += len(line)
+        self._sha256.update(line)
 
     def sync(self) -> None:
         """Wait until every line is on the disk; too slow, milliseconds, for every short round."""
@@ -167,49 +168,50 @@ class History:
                     raise DataError(f"{self.path}, line {number}: is damaged: {error}") from error
         return records
 
-    def verify(self, rounds: int, checksums: list[int] | None = None) -> list[int]:
-        """The checksums of the lines up to a round, which must be those that the run wrote."""
-        lines = self._lines()
-        computed = self._checksums(rounds)
-        complete = len(lines) - (lines[-1] == b"\n")
-        for number in range(1, rounds + 1):
-            try:
-                record = json.loads(b"".join(lines[number - 1 : number]))
-            except (ValueError, RecursionError):
-                record = None
-            problem = None
-            if number > complete:
-                problem = "is missing"
-            elif not isinstance(record, dict) or record.get("round") != number:
-                problem = f"is not the record of round {number}"
-            elif checksums is not None and checksums[number - 1 : number] != [computed[number - 1]]:
-                problem = "was changed after the run wrote it"
-            if problem is not None:
-                raise DataError(f"{self.path}, line {number}: {problem}; restore it from a copy")
-        return computed
+    # ---------------------------------------------------------------- the mark of a checkpoint
 
-    def changed(self, checksums: list[int]) -> int | None:
-        """The number of the first line that is not the one that the run wrote; None if none is."""
-        pairs = zip(checksums, self._checksums(len(checksums)), strict=True)
-        return next((n for n, (known, now) in enumerate(pairs, start=1) if known != now), None)
+    def state_dict(self) -> dict[str, Any]:
+        """The :class:`HistoryMark` of what was written, as plain values."""
+        return {"bytes": self._bytes, "sha256": self._sha256.hexdigest()}
 
-    def restore(self, rounds: int, checksums: list[int] | None = None) -> None:
-        """Drop the lines after a round, and a cut-off one, once :meth:`verify` has passed."""
-        self.checksums = self.verify(rounds, checksums)
+    def load_state_dict(self, mark: Mapping[str, Any]) -> None:
+        """Go on from a mark; what the file has after it stays until :meth:`truncate`.
+
+        Raises:
+            DataError: the file does not begin with the bytes that the mark is of.
+        """
+        self._set(self._content()[: mark["bytes"]])
+        if self.state_dict() != mark:
+            raise DataError(
+                f"{self.path}: its first {mark['bytes']} bytes are not those that the run wrote: "
+                "restore it from a copy"
+            )
+
+    def check(self) -> None:
+        """Raise DataError if what the run wrote was changed."""
+        self.load_state_dict(self.state_dict())
+
+    def forget_last_line(self) -> None:
+        """Go on as if the last line had not been written; the file has it until truncated."""
+        lines = self._content()[: self._bytes].splitlines(keepends=True)
+        self._set(b"".join(lines[:-1]))
+
+    def truncate(self) -> None:
+        """Cut off what is after the mark: lines of later rounds, and one that a kill cut."""
         if self.path.is_file():
-            with atomic_writer(self.path, "wb", sync=True) as file:
-                file.writelines(self._lines()[:rounds])
+            os.truncate(self.path, self._bytes)
+            self.sync()
 
-    def _checksums(self, rounds: int) -> list[int]:
-        lines, checksums = self._lines(), [0]
-        for number in range(rounds):
-            checksums.append(zlib.crc32(b"".join(lines[number : number + 1]), checksums[-1]))
-        return checksums[1:]
+    def _set(self, content: bytes) -> None:
+        self._bytes = len(content)
+        self._sha256 = hashlib.sha256(content)
+
+    def _content(self) -> bytes:
+        return self.path.read_bytes() if self.path.is_file() else b""
 
     def _lines(self) -> list[bytes]:
         """Every line, and at last what follows the last line's end: nothing, or what a kill cut."""
-        content = self.path.read_bytes() if self.path.is_file() else b""
-        return [line + b"\n" for line in content.split(b"\n")]
+        return [line + b"\n" for line in self._content().split(b"\n")]
 
 
 def read_history(path: Path, finished: bool = False) -> list[dict[str, Any]]:

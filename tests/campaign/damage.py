@@ -23,7 +23,7 @@ import toyseg
 from faults import Payload
 from hypothesis import strategies as st
 
-from fedseg.runner.checkpoint import DIGEST
+from fedseg.runner.checkpoint import sum_path
 
 CANARY = "canary"  # a folder that a payload makes where the command runs
 
@@ -337,16 +337,25 @@ def odd_tensor(draw: Any, tree: Any) -> Changed:
 
 
 def payloads(path: Path, needed: tuple[str, ...]) -> Damages:
-    """A checkpoint with a fault in the parts that a command needs, and with no checksum of itself.
+    """A checkpoint with a fault in the parts that a command needs, and without its ``.sha256``.
 
-    With the old one the checksum alone would tell, and nothing behind it would be tried.
+    With it the sum alone would tell, and nothing behind it would be tried.
     """
     content = torch.load(path, map_location="cpu", weights_only=True)
-    del content[DIGEST]
     tree = {key: content[key] for key in needed if key in content}
     rest = {key: value for key, value in content.items() if key not in tree}
+
+    def damage(changed: Changed) -> Damage:
+        what, _, new = changed
+
+        def write(path: Path) -> None:
+            torch.save({**rest, **new}, path)
+            sum_path(path).unlink(missing_ok=True)
+
+        return Damage(what, write)
+
     changed = odd_tensor(tree) | odd_tensor(tree) | odd_value(tree) | missing_key(tree)
-    return changed.map(lambda c: Damage(c[0], lambda path: torch.save({**rest, **c[2]}, path)))
+    return changed.map(damage)
 
 
 PICKLES = st.sampled_from(

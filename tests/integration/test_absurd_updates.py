@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 import toyquad
 import toyseg
 from toyquad import fixed, trace
@@ -151,29 +150,3 @@ def test_a_model_that_a_hook_spoils_is_not_sent(tmp_path, stage, round_, name, v
     config = toyseg.settings(tmp_path, **toyseg.PLAIN, custom_hooks=[hook], val_dataloader=None)
     with pytest.raises(TrainingError, match=f"round {round_}: the global model {told}.* a hook"):
         toyseg.train(config)
-
-
-def test_a_lost_model_is_not_called_good(tmp_path):
-    """Its round was finished, and nothing that comes back from it can be used."""
-    config = toyseg.settings(
-        tmp_path,
-        train_cfg={"max_norm_ratio": None},
-        client_sampler=fixed(*["abc"] * 6),
-        custom_hooks=[{"type": "PoisonHook", "clients": ["b"], "round_": 4, "value": 1e30}],
-    )
-    with pytest.raises(TrainingError) as caught:
-        toyseg.train(config)
-    assert [line["round"] for line in toyseg.history(config)] == [1, 2, 3, 4]
-    text, folder = str(caught.value), tmp_path / "run" / "checkpoints"
-    newest, good = (text.index(str(folder / f"round_00000{i}.pth")) for i in (4, 3))
-    assert newest < text.index("not known to be good") < text.index("last good") < good
-    assert torch.load(folder / "round_000004.pth", weights_only=True)["hooks"]
-
-
-def test_the_last_good_checkpoint_is_kept(tmp_path):
-    """While rounds go on with a minority of their updates it is still there to go back to."""
-    bad = {"type": "PoisonHook", "clients": ["b", "c"]}
-    hooks = [{**bad, "round_": number} for number in range(3, 7)]
-    toyseg.run(tmp_path, client_sampler=fixed(*["abc"] * 6), custom_hooks=hooks)
-    kept = sorted(p.name for p in (tmp_path / "run" / "checkpoints").glob("*.pth"))
-    assert kept == ["round_000001.pth", "round_000005.pth", "round_000006.pth"]

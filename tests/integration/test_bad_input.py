@@ -351,7 +351,7 @@ def test_a_rejected_client_is_as_if_it_had_not_been_there(tmp_path, value):
     assert results["rejected_updates"] == 2
 
 
-def test_all_rejected_names_the_last_good_checkpoint(tmp_path):
+def test_all_rejected_names_the_newest_checkpoint(tmp_path):
     poison = {"type": "PoisonHook", "clients": "all", "round_": 3}
     config = toyseg.settings(tmp_path, custom_hooks=[poison])
     with pytest.raises(TrainingError) as caught:
@@ -361,25 +361,10 @@ def test_all_rejected_names_the_last_good_checkpoint(tmp_path):
     assert "round 3: all 3 updates were rejected" in text and "delta is not finite" in text
     assert str(last) in text and "learning rate" in text
     assert [line["round"] for line in toyseg.history(config)] == [1, 2]
-    assert "is not known to be good" in text  # no round after it, which would show it
     healed = toyseg.settings(tmp_path)
     toyseg.train(healed, resume=True)
     whole = toyseg.run(tmp_path / "whole")
     assert toyseg.run_differences(healed, whole) == []
-
-
-def test_the_newest_checkpoint_may_be_good(tmp_path):
-    """A round after it was finished before all updates of another one were rejected."""
-    config = toyseg.settings(
-        tmp_path,
-        custom_hooks=[{"type": "PoisonHook", "clients": "all", "round_": 4}],
-        default_hooks={"checkpoint": {"interval": 2}},
-    )
-    with pytest.raises(TrainingError) as caught:
-        toyseg.train(config)
-    path = tmp_path / "run" / "checkpoints" / "round_000002.pth"
-    assert f"the newest checkpoint, {path} (round 2), which is good" in str(caught.value)
-    assert "delete" not in str(caught.value)
 
 
 def test_a_learning_rate_that_explodes(tmp_path):
@@ -400,7 +385,7 @@ CLI = {
     "rejected": (
         {"custom_hooks": [{"type": "PoisonHook", "clients": "all", "round_": 2}]},
         [],
-        "round_000001.pth (round 1)",
+        "round_000001.pth: --resume continues from it",
     ),
     "option": (
         {},

@@ -16,7 +16,6 @@ import toyseg
 from fedseg.core.hook import FederatedHook
 from fedseg.errors import ConfigError, DataError, LoadingError
 from fedseg.registry import HOOKS
-from fedseg.runner import run_state
 from fedseg.runner.checkpoint import checkpoint_path, load_checkpoint, save_checkpoint
 from fedseg.runner.experiment import load_config, train
 from fedseg.runs.results import write_results
@@ -79,37 +78,19 @@ def edit(number: int, old: bytes, new: bytes) -> Callable[[list[bytes]], list[by
 # ---------------------------------------------------------------- the history
 
 
-@pytest.mark.parametrize(
-    ("number", "change"),
-    [(5, lambda lines: [*lines[:4], lines[5]]), (6, edit(6, b'"bytes_up": ', b'"bytes_up": 1'))],
-    ids=["a line is missing", "a number was changed"],
-)
-def test_lost_rounds_are_computed_again(run, finished, number, change):
-    damaged = change_lines(run, change)
-    later = files(run, "checkpoints/round_000006.pth", "results.json")
-    toyseg.check_resumed(finished, run)
-    assert f"history.jsonl, line {number}: " in toyseg.logs(
-        run
-    ) and "back to round_000004" in toyseg.logs(run)
-    assert files(run, "previous/*/*") == {"history.jsonl": damaged, **later}
-
-
 DAMAGES = {
-    "the file is missing": (1, lambda lines: []),
-    "it ends early": (3, lambda lines: lines[:2]),
-    "garbage in the middle": (2, edit(2, b'"round"', b"\xff\0{")),
-    "a changed metric": (4, edit(4, b'accuracy": ', b'accuracy": 1')),
+    "the file is missing": lambda lines: [],
+    "it ends early": lambda lines: lines[:2],
+    "garbage in the middle": edit(2, b'"round"', b"\xff\0{"),
+    "a changed metric": edit(4, b'accuracy": ', b'accuracy": 1'),
 }
 
 
 @pytest.mark.parametrize("name", DAMAGES)
-def test_a_history_that_cannot_be_computed_again_is_refused(run, name):
-    number, change = DAMAGES[name]
-    change_lines(run, change)
-    if name == "the file is missing":
-        (Path(run["work_dir"]) / "history.jsonl").unlink()
+def test_a_changed_history_is_refused(run, name):
+    change_lines(run, DAMAGES[name])
     before = files(run, "*", "checkpoints/*")
-    with pytest.raises(DataError, match=f"history.jsonl, line {number}: .*without --resume"):
+    with pytest.raises(DataError, match=r"history.jsonl: its first .* bytes are not those"):
         toyseg.train(run, resume=True)
     after = files(run, "*", "checkpoints/*")
     assert {name: after[name] for name in before} == before, "nothing is lost by trying"
@@ -125,14 +106,13 @@ def test_lines_after_the_checkpoint_are_written_again(run, finished, cut):
     first = toyseg.history(finished)
     toyseg.check_resumed(finished, run)
     assert toyseg.history(run)[:BEFORE] == first[:BEFORE] and toyseg.history(run) != first
-    assert "going back" not in toyseg.logs(run)
-    assert sorted(files(run, "checkpoints/*")) == ["round_000004.pth", "round_000006.pth"]
+    assert sorted(files(run, "checkpoints/*.pth")) == ["round_000004.pth", "round_000006.pth"]
 
 
 def test_a_history_that_is_touched_while_the_run_runs(run):
     made = toyseg.train(run, resume=True)
     change_lines(run, lambda lines: lines[1:])
-    with pytest.raises(DataError, match=r"history\.jsonl, line 1: "):
+    with pytest.raises(DataError, match=r"history\.jsonl: its first "):
         write_results(made)
 
 
@@ -147,7 +127,7 @@ def poison(path: Path, *keys: str) -> None:
     save_checkpoint(path, payload)
 
 
-def test_weights_that_are_not_finite(run, finished):
+def test_weights_that_are_not_finite(run):
     folder = Path(run["work_dir"]) / "checkpoints"
     path = checkpoint_path(folder, ROUNDS)
     poison(path, "state_dict")
@@ -155,59 +135,20 @@ def test_weights_that_are_not_finite(run, finished):
         toyseg.runner(run).test(path)
     with pytest.raises(DataError, match="is not finite"):
         toyseg.train(toyseg.merge(run, {"load_from": str(path), "work_dir": str(folder / "new")}))
-    toyseg.train(run, resume=True)
-    assert "is not finite" in toyseg.logs(run) and toyseg.run_differences(finished, run) == []
-    for round_ in (BEFORE, ROUNDS):
-        poison(checkpoint_path(folder, round_), "server", "state")
-    with pytest.raises(DataError, match=r"round_000006\.pth: server: state: .*is not finite"):
+    with pytest.raises(DataError, match=r"is not finite.*delete round_000006\.pth"):
+        toyseg.train(run, resume=True)
+    checkpoint_path(folder, ROUNDS).unlink()
+    poison(checkpoint_path(folder, BEFORE), "server", "state")
+    with pytest.raises(DataError, match=r"round_000004\.pth: server: state: .*is not finite"):
         toyseg.train(run, resume=True)
 
 
-def changed(payload: dict[str, Any], *keys: str, to: Any) -> dict[str, Any]:
-    """A copy, with the first value below some keys replaced; without it, if ``to`` is None."""
-    first, *rest = keys
-    value = changed(payload[first], *rest, to=to) if rest else to
-    others = {key: one for key, one in payload.items() if key != first}
-    return others if value is None else {**others, first: value}
-
-
-def test_a_checkpoint_with_something_wrong_is_skipped(run):
-    """Whatever it is, as long as the run cannot go on from it; nothing of it reaches the run."""
+def test_a_checkpoint_that_was_shared_has_no_training_state(run):
     path = checkpoint_path(Path(run["work_dir"]) / "checkpoints", ROUNDS)
     payload = load_checkpoint(path)
-    weight, vector = next(iter(payload["state_dict"])), next(iter(payload["server"]["state"]))
-    runner = toyseg.runner(run, resume=True)
-    runner.build_federation()
-    runner.call_hook("register_stores")
-    run_state.restore(runner, path, payload)
-    parts = ("state_dict", "meta", *run_state.stateful_parts(runner))
-    paths = [*((part,) for part in parts if part != "history"), ("state_dict", weight)]
-    paths += [("meta", "identity"), ("server", "state"), ("loop", "pending")]
-    wrong = [changed(payload, *keys, to=to) for keys in paths for to in (None, "x")]
-    half = payload["state_dict"][weight].half()
-    average = payload["hooks"]["SWA:0"]["w"]
-    wrong += [changed(payload, "state_dict", weight, to=t) for t in (half, half.float()[:1])]
-    wrong += [
-        changed(payload, "server", "state", vector, to=torch.tensor([float("inf")])),
-        changed(payload, "stores", "clients", to="x"),
-        changed(payload, "stores", "clients", to={"a": {"file": 3}}),
-        changed(payload, "stores", "clients", to={"a": {"file": "../x", "sha256": "0"}}),
-        changed(payload, "server", "state", "exp_avg", to="x"),
-        changed(payload, "schedulers", to=[]),
-        changed(payload, "schedulers", to=[{}]),
-        changed(payload, "hooks", "SWA:0", "w", to="x"),
-        *(changed(payload, "hooks", "SWA:0", "w", to=average[:stop]) for stop in (5, -1)),
-        changed(payload, "hooks", "SWA:0", "buffers", to=torch.tensor([float("nan")])),
-        changed(payload, "hooks", "SWA:0", "count", to="x"),
-        changed(payload, "hooks", "SWA:0", "count", to=0),
-        changed(payload, "hooks", "SWA:0", "count", to=None),
-        changed(payload, "loop", "pending", to={"round": "x"}),
-        changed(payload, "history", to=3),
-        changed(payload, "history", to=payload["history"][:-1]),
-    ]
-    for one in wrong:
-        with pytest.raises(DataError):
-            run_state.restore(runner, path, one)
+    save_checkpoint(path, {name: payload[name] for name in ("state_dict", "round", "meta")})
+    with pytest.raises(DataError, match=r"round_000006\.pth: has no training state"):
+        toyseg.train(run, resume=True)
 
 
 # ---------------------------------------------------------------- where it goes on
@@ -356,8 +297,7 @@ def test_fewer_rounds_than_are_trained_are_refused(run, finished):
         toyseg.train(toyseg.merge(run, {"train_cfg": {"max_rounds": BEFORE}}), resume=True)
     assert files(run, "*.py", "*.json*", "checkpoints/*") == before
     toyseg.check_resumed(finished, run)
-    assert "going back" not in toyseg.logs(run)
-    checkpoint_path(Path(run["work_dir"]) / "checkpoints", ROUNDS).write_bytes(b"damaged")
+    checkpoint_path(Path(run["work_dir"]) / "checkpoints", ROUNDS).unlink()
     fewer = toyseg.merge(run, {"train_cfg": {"max_rounds": BEFORE + 1}})
     toyseg.train(fewer, resume=True)
     assert [line["round"] for line in toyseg.history(fewer)] == list(range(1, BEFORE + 2))
@@ -451,7 +391,6 @@ def test_the_last_of_fewer_rounds_is_evaluated(run, monkeypatch):
         with pytest.raises(ZeroDivisionError):
             toyseg.train(fewer, resume=True)
     toyseg.train(fewer, resume=True)
-    assert "going back" not in toyseg.logs(run)
     results = read_results(Path(run["work_dir"]) / "results.json")
     assert results.final_round == results.completed_rounds == 8
     figure = toyseg.history(run)[7]["metrics"]["seen/accuracy"]

@@ -25,16 +25,11 @@ from torch.nn import functional
 from torch.utils.data import Dataset
 
 from fedseg.errors import LoadingError
+from fedseg.files import sha256
 from fedseg.hooks import FederatedHook
 from fedseg.models import ImagePreprocessor
 from fedseg.registry import DATASETS, HOOKS, METRICS, MODELS
-from fedseg.runner.checkpoint import (
-    checkpoints,
-    load_checkpoint,
-    save_checkpoint,
-    with_frozen_part,
-)
-from fedseg.runs.history import History
+from fedseg.runner.checkpoint import checkpoints, load_checkpoint, save_checkpoint
 from fedseg.runs.schema import OWN_DIGEST, own_digest
 
 ROOT = Path(__file__).parents[2]
@@ -429,7 +424,7 @@ def checkpoint(config: Mapping[str, Any], round_: int | None = None) -> dict[str
     """The checkpoint of a round (default: of the last)."""
     round_ = round_ or config["train_cfg"]["max_rounds"]
     path = Path(config["work_dir"]) / "checkpoints" / f"round_{round_:06d}.pth"
-    return with_frozen_part(torch.load(path, map_location="cpu", weights_only=True), path)
+    return torch.load(path, map_location="cpu", weights_only=True)
 
 
 def client_states(config: Mapping[str, Any], round_: int | None = None) -> dict[str, Any]:
@@ -464,10 +459,9 @@ def rewrite_history(config: Mapping[str, Any], records: list[dict[str, Any]]) ->
     """Give a finished run another history, for which its newest checkpoint vouches."""
     path = Path(config["work_dir"]) / "history.jsonl"
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
-    found = checkpoints(path.parent / "checkpoints")[-1][1]
-    save_checkpoint(
-        found, {**load_checkpoint(found), "history": History(path).verify(len(records))}
-    )
+    _, newest = checkpoints(path.parent / "checkpoints")[-1]
+    mark = {"bytes": path.stat().st_size, "sha256": sha256(path)}
+    save_checkpoint(newest, {**load_checkpoint(newest), "history": mark})
 
 
 def sign_results(path: Path, content: dict[str, Any]) -> None:

@@ -49,7 +49,7 @@ def write_run(
         flat = build_vectors(build_model(cfg), cfg)
     change(flat)
     write_text(folder / "config.json", config_json(cfg.to_dict()))
-    payload = {"state_dict": flat.state_dict(flat.w, flat.buffers), "round": 1, "history": []}
+    payload = {"state_dict": flat.state_dict(flat.w, flat.buffers), "round": 1}
     if classes is not None:
         payload["meta"] = {"dataset_meta": {"classes": list(classes)}}
     save_checkpoint(folder / CHECKPOINT, payload)

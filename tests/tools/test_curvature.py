@@ -353,7 +353,8 @@ def test_a_checkpoint_that_cannot_be_measured(refused, silo, tmp_path, spoil, wo
     shutil.copytree(silo, run)
     path = run / "checkpoints" / "round_000002.pth"
     payload = torch.load(path, weights_only=True)
-    del payload["averaged_state_dict"], payload["content_sha256"]
+    del payload["averaged_state_dict"]
+    path.with_name(f"{path.name}.sha256").unlink()
     spoil(payload["state_dict"])
     torch.save(payload, path)
     err = refused(path)
