@@ -87,7 +87,7 @@ def draw_runs(seed: int, rounds: int = 4) -> list[Run]:
         if resident:  # small images on the device, and a loss that keeps the clients' models
             changes["local_loss"] = {"type": "MOON", "mu": 1.0, "tau": 0.5}
         else:
-            changes["personal"] = rng.choice(policies)
+            changes.setdefault("personal", rng.choice(policies))  # FedBABU and FedRep have theirs
             changes["train_dataloader"] = {"num_workers": rng.choice([0, 1, 2])}
         runs.append(Run(f"kill-{number}", changes, resident, rng.randrange(2**32)))
     rng.shuffle(runs)
