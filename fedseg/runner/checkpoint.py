@@ -94,9 +94,32 @@ def save_checkpoint(path: Path, payload: Mapping[str, Any]) -> None:
     """Write a checkpoint, then its SHA-256; a kill at any moment leaves the old one or the new one.
 
     A kill between the two leaves a checkpoint without a sum, which is read unchecked.
+
+    Raises:
+        ConfigError: a hook or algorithm keeps what :func:`load_checkpoint` refuses.
     """
     sum_path(path).unlink(missing_ok=True)  # of an earlier checkpoint of this round
-    _write_sum(path, save_tensors(path, payload))
+    digest = save_tensors(path, payload)
+    foreign = _foreign_content(path)
+    if foreign is not None:
+        path.unlink()
+        raise ConfigError(
+            f"checkpoint: has {foreign}, which no checkpoint can bring back: let hooks and "
+            "algorithms keep plain Python values and dense, real tensors"
+        )
+    _write_sum(path, digest)
+
+
+def _foreign_content(path: Path) -> str | None:
+    """What of a checkpoint :func:`load_checkpoint` would refuse, or None; looks at no numbers."""
+    names = torch.serialization.get_unsafe_globals_in_checkpoint(path)
+    if names:
+        return ", ".join(names)
+    try:
+        _read(path, mmap=True)
+    except ValueError as error:
+        return str(error)
+    return None
 
 
 def copy_checkpoint(source: Path, target: Path) -> None:
@@ -132,8 +155,7 @@ def load_checkpoint(path: str | Path) -> dict[str, Any]:
         raise DataError(f"{path}: no such checkpoint")
     _check_sum(path)
     try:
-        payload = torch.load(path, map_location="cpu", weights_only=True)
-        map_tensors(partial(_check_stored, path.stat().st_size), payload)
+        payload = _read(path)
     except Exception as error:
         # a pickle that asks for absurd objects raises MemoryError, torch's allocator RuntimeError
         if lacks_memory(error) and not isinstance(error, MemoryError):
@@ -151,6 +173,13 @@ def load_checkpoint(path: str | Path) -> dict[str, Any]:
         raise DataError(f"{path}: is of round {payload.get('round')}: give it back its name")
     for key in WEIGHTS:
         check_weights(payload.get(key, {}), f"{path}: {key}")
+    return payload
+
+
+def _read(path: Path, mmap: bool = False) -> Any:
+    """The content of a file of tensors and plain values; ValueError for tensors of other kinds."""
+    payload = torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
+    map_tensors(partial(_check_stored, path.stat().st_size), payload)
     return payload
 
 
