@@ -22,6 +22,7 @@ TOOL = Path(__file__).parents[2] / "docs" / "site" / "page_screenshots.py"
 BROWSER = find_browser()
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="there is no Chromium to open pages with")
 UNSEEN = 3  # the column of the first metric, from 1
+NO_CHARTS = "window.Plotly = { react() {}, purge() {} };"
 
 
 @pytest.fixture(scope="module")
@@ -43,12 +44,17 @@ def browser() -> Iterator["sync_api.Browser"]:
 
 @pytest.fixture
 def show(browser, index) -> Iterator:
-    """Opens the page; afterwards there must be no errors in the console and no network requests."""
+    """Opens the page; afterwards there must be no errors in the console and no network requests.
+
+    Plotly takes two seconds to be read: it is there where a test looks at ``charts``.
+    """
     contexts, complaints, requests = [], [], []
 
-    def show(state: str = f"#table={RAINY}", **options) -> "sync_api.Page":
+    def show(state: str = f"#table={RAINY}", charts: bool = False, **options) -> "sync_api.Page":
         context = browser.new_context(**{"viewport": {"width": 1200, "height": 900}, **options})
         context.set_default_timeout(TIMEOUT)
+        if not charts:
+            context.route("**/plotly.min.js", lambda route: route.fulfill(body=NO_CHARTS))
         contexts.append(context)
         page = context.new_page()
         page.on("console", lambda m: complaints.append(f"{m.type}: {m.text}"))
@@ -187,7 +193,7 @@ def test_your_runs_come_first_with_ranks_and_reasons(show):
 
 
 def test_curves_and_scatters_are_drawn(show):
-    page = show()
+    page = show(charts=True)
     curves = page.locator("#curves .plot")
     assert curves.locator(".scatterlayer .trace").count() == 3  # two lines, a shade of two seeds
     assert "FedAvg ends at 50.50; FedProx ends at 48.00" in curves.get_attribute("aria-label")
@@ -249,7 +255,7 @@ def test_charts_stay_in_their_places_after_switching_tabs(browser, tmp_path):
 
 
 def test_the_best_over_the_years(show):
-    page = show(f"#table={CIFAR}")
+    page = show(f"#table={CIFAR}", charts=True)
     years = page.locator("#years .plot")
     assert years.get_attribute("aria-label").startswith("accuracy over the years: ")
     assert {"2022", "2023", "2024", "2025"} <= set(years.locator(".xtick").all_text_contents())
@@ -323,7 +329,7 @@ FINDINGS = """async () => {
 def test_accessibility(show, scheme):
     """No serious finding of axe-core on the tabs with runs, nor on one without."""
     axe = pytest.importorskip("axe_playwright_python", reason="axe-core is not installed")
-    page = show(color_scheme=scheme)
+    page = show(charts=True, color_scheme=scheme)
     page.evaluate((Path(axe.__file__).parent / "axe.min.js").read_text(encoding="utf-8"))
     for tab in page.get_by_role("tab").all()[:5]:
         tab.click()
@@ -338,7 +344,7 @@ def test_accessibility(show, scheme):
 
 
 def test_a_target_is_a_line(show):
-    page = show(f"#table={TARGET}")
+    page = show(f"#table={TARGET}", charts=True)
     assert "target 59.9 %" in page.locator("#curves .plot").text_content()
     assert page.locator("#scatter").is_hidden() and page.locator("#traffic").is_hidden()
 
@@ -365,7 +371,7 @@ def test_maps_and_pictures_of_a_run(show):
 
 
 def test_corruptions_and_clients_of_a_run(show, index):
-    page = show()
+    page = show(charts=True)
     table = open_own(page, "CIFAR-10")
     for box in page.locator(f"#board-{table} input[name=row]").all():
         box.set_checked(box.locator("xpath=ancestor::tr", has_text="corrupted").count() > 0)
@@ -381,7 +387,7 @@ def test_corruptions_and_clients_of_a_run(show, index):
 
 
 def test_untrusted_text_stays_text(show):
-    page = show()
+    page = show(charts=True)
     table = open_own(page, "IDDA, rendered images")
     row = page.locator(f"#board-{table} tr", has_text="window.hacked")
     assert row.locator(".source").text_content() == HOSTILE
@@ -395,7 +401,7 @@ def test_untrusted_text_stays_text(show):
 
 
 def test_dark_mode(show):
-    page = show(color_scheme="light")
+    page = show(charts=True, color_scheme="light")
     ground = "getComputedStyle(document.body).backgroundColor"
     button = page.locator("#theme")
     light = page.evaluate(ground)
