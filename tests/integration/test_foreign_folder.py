@@ -82,5 +82,4 @@ def test_no_module_of_the_current_folder_is_executed(call):
 
 @pytest.mark.skipif(find_spec("ray") is None, reason="needs Ray")
 def test_nor_by_workers_of_ray(call):
-    landscape = "landscape random parallel --points 3 --samples 20"
-    call(f"{TRAIN} --work-dir parallel --workers 2", landscape)
+    call(f"{TRAIN} --work-dir parallel --workers 2")
