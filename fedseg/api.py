@@ -152,6 +152,7 @@ def train(
     seed: int | None = None,
     amp: bool = False,
     resume: bool = False,
+    overwrite: bool = False,
     quiet: bool | None = None,
 ) -> Run:
     """Train a config and return the finished run.
@@ -167,13 +168,16 @@ def train(
         seed: default: the config's, else 0.
         amp: train in bfloat16.
         resume: continue from the newest checkpoint in the work dir.
+        overwrite: delete the run in the work dir; without it or ``resume`` it is refused.
         quiet: show no progress and no warnings of rounds; default: True, in a notebook False.
     """
     if quiet is None:
         quiet = "ipykernel" not in sys.modules
     if not isinstance(config, Config):
-        config = load_config(config, methods, work_dir, options, seed, amp, resume)
-    elif methods or work_dir or options or seed is not None or amp or resume:
+        config = load_config(
+            config, methods, work_dir, options, seed, amp, resume, overwrite=overwrite
+        )
+    elif methods or work_dir or options or seed is not None or amp or resume or overwrite:
         raise ConfigError(
             "train: methods and options cannot be added to a loaded config: give a name instead"
         )

@@ -95,15 +95,19 @@ def train_images(options: Sequence[str]) -> None:
     from fedseg.data_prep.image_files import find_images
     from fedseg.data_prep.image_sets import CIFAR10, CorruptionOptions, ImageOptions
     from fedseg.datasets.arrays import INDEX, is_synthetic
+    from fedseg.errors import Interrupted
     from fedseg.names import SHAPES
     from fedseg.report.summary import print_summary
-    from fedseg.runner.experiment import check, load_config, train, unfinished
+    from fedseg.runner.experiment import check, load_config, train
+    from fedseg.runner.work_dir import unfinished
 
     prepared = Path(CIFAR, INDEX).is_file()
     real = not is_synthetic(CIFAR) if prepared else bool(find_images(CIFAR10, Path(CIFAR)))
     root = Path(CIFAR if real else SHAPES)
     config = load_config("demo_cifar" if real else "demo_images", options=options)
-    config["resume"] = unfinished(check(config))
+    check(config)
+    config["resume"] = unfinished(config.work_dir)
+    config["overwrite"] = not config["resume"]
     print(f"images in {root}", file=sys.stderr, flush=True)
     prepare(CIFAR10, root, ImageOptions(synthetic=not real))
     folder = config.val_dataloader.corrupted.dataset.folder
@@ -112,7 +116,10 @@ def train_images(options: Sequence[str]) -> None:
     make_corrupted(root, CorruptionOptions(folder, limit=CORRUPTED_IMAGES))
     again = ", continuing where it stopped" if config.resume else ""
     print(f"training in {config.work_dir}{again}", file=sys.stderr, flush=True)
-    train(config)
+    try:
+        train(config)
+    except Interrupted as error:
+        raise Interrupted("stopped: the same command continues") from error
     print_summary(config.work_dir, "cifar10_a005_fedasam_swa")
 
 

@@ -18,7 +18,11 @@ def main() -> int:
     cli.add_methods(parser, "methods to merge over it, for example fedasam swa (configs/README.md)")
     text = "default: work_dirs/<experiment>/seed<seed>"
     parser.add_argument("--work-dir", type=cli.folder, help=text)
-    parser.add_argument("--resume", action="store_true", help="continue from the newest checkpoint")
+    earlier = parser.add_mutually_exclusive_group()
+    text = "continue from the newest checkpoint"
+    earlier.add_argument("--resume", action="store_true", help=text)
+    text = "delete the run in the work dir, with its tests"
+    earlier.add_argument("--overwrite", action="store_true", help=text)
     parser.add_argument("--seed", type=int, help="the run's seed (default: the config's, else 0)")
     parser.add_argument("--amp", action="store_true", help="bfloat16 arithmetic, on CPU and GPU")
     number = lambda text: int(text) if text.isdecimal() else text  # noqa: E731

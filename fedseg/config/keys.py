@@ -35,7 +35,7 @@ class Key(NamedTuple):
 
 # of the rows that cover a key the first holds
 _ROWS = (  # patterns, and the rest of a key
-    ("work_dir resume experiment_name setting methods log_level visualizer", PLACE, True),
+    ("work_dir resume overwrite experiment_name setting methods log_level visualizer", PLACE, True),
     ("**.data_root **.dataset.cache **.num_workers model.recompute_losses", ENVIRONMENT, True),
     ("**.prefetch_factor *_dataloader.timeout val_dataloader.*.timeout", ENVIRONMENT, True),
     ("executor device env_cfg state_store default_hooks", ENVIRONMENT, True),

@@ -61,7 +61,7 @@ KEYS: Mapping[str, Any] = {
         ("param_scheduler", "test_evaluator", "val_evaluator"), Mapping | Sequence[Mapping] | None
     ),
     **dict.fromkeys(("methods", "personal"), Sequence[str] | str | None),
-    **dict.fromkeys(("channels_last", "resume"), bool),
+    **dict.fromkeys(("channels_last", "overwrite", "resume"), bool),
     "custom_hooks": Sequence[Mapping] | None,
     "dtype": Literal["float32", "float64"] | None,
     "log_level": Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL", 10, 20, 30, 40, 50],

@@ -16,7 +16,7 @@ from fedseg.config.components import VAL, check_roots, match_case
 from fedseg.config.layers import get, layers_of, naming, read_file, set_values
 from fedseg.config.methods import KEYS, compose, make_importable, setting_file
 from fedseg.config.schema import check_value
-from fedseg.errors import ConfigError, DataError, Mistakes
+from fedseg.errors import ConfigError, Mistakes
 from fedseg.models.network_options import read_network
 from fedseg.runner.config import check_config, complete_config, drop_weights, import_modules
 
@@ -34,6 +34,7 @@ def load_config(
     amp: bool = False,
     resume: bool = False,
     workers: int | str | None = None,
+    overwrite: bool = False,
 ) -> Config:
     """Read a config file, compose its methods and apply what a command line changes.
 
@@ -50,11 +51,13 @@ def load_config(
         seed: replaces ``randomness.seed``.
         amp: sets ``train_cfg.amp``.
         resume: sets ``resume``: continue from the newest checkpoint of the work dir.
+        overwrite: sets ``overwrite``: delete the run in the work dir.
         workers: train on so many workers (or ``"auto"``) with Ray.
     """
     path, methods = setting_file(path), [methods] if isinstance(methods, str) else methods
     make_importable(path.resolve().parent)
-    config = override(compose(path, methods), work_dir, options, seed, amp, resume, workers)
+    config = compose(path, methods)
+    override(config, work_dir, options, seed, amp, resume, workers, overwrite)
     network = get(config, "model.network")
     if isinstance(network, str):
         _take_network(config, network, path)
@@ -128,6 +131,7 @@ def override(
     amp: bool = False,
     resume: bool = False,
     workers: int | str | None = None,
+    overwrite: bool = False,
 ) -> Config:
     """Apply what a command line changes, in place; arguments and errors as :func:`load_config`."""
     override_fields(config, options)
@@ -149,6 +153,8 @@ def override(
         set_values(config, "--workers", values)  # beside executor's other options
     if resume:
         config["resume"] = True
+    if overwrite:
+        config["overwrite"] = True
     return config
 
 
@@ -210,23 +216,6 @@ class _DictCalls(ast.NodeTransformer):
             return node
         keys = [keyword.arg and ast.Constant(keyword.arg) for keyword in node.keywords]
         return ast.Dict(keys, [keyword.value for keyword in node.keywords])
-
-
-def unfinished(config: Config) -> bool:
-    """True if the work dir holds a run of this complete config that can be resumed."""
-    from fedseg.runner.checkpoint import checkpoints, load_checkpoint
-    from fedseg.runs.config import config_digest
-
-    work_dir = Path(config.work_dir)
-    saved = checkpoints(work_dir / "checkpoints")
-    if (work_dir / "results.json").exists() or not saved:
-        return False
-    _, newest = saved[-1]
-    try:
-        meta = load_checkpoint(newest).get("meta", {})
-    except DataError:
-        return True  # resuming says what is wrong
-    return meta.get("config_sha256") == config_digest(config)
 
 
 def check(config: Config, *loaders: str) -> Config:

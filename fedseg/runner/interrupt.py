@@ -18,14 +18,12 @@ class InterruptGuard:
     """While active, SIGINT, SIGTERM and SIGHUP ask the run to stop, SIGUSR1 to save and go on.
 
     A second SIGINT stops at once. Call :meth:`check` where the run may stop, or ``save`` its
-    finished rounds; ``also`` is checked there too.
+    finished rounds.
     """
 
-    def __init__(
-        self, save: Callable[[], None] = lambda: None, also: Callable[[], None] = lambda: None
-    ) -> None:
+    def __init__(self, save: Callable[[], None] = lambda: None) -> None:
         self.requested = self.save_requested = False
-        self._save, self._also = save, also
+        self._save = save
         self._before: dict[int, object] = {}
 
     def __enter__(self) -> "InterruptGuard":
@@ -56,7 +54,6 @@ class InterruptGuard:
 
     def check(self) -> None:
         """Raise :class:`Interrupted` if a stop was asked for; save if that was."""
-        self._also()
         if self.requested:
             raise Interrupted("stopped")
         if self.save_requested:

@@ -47,15 +47,15 @@ from fedseg.runner.sampler import build_sampler
 from fedseg.runner.state_store import StateStore
 from fedseg.runner.trackers import RunVisualizer, build_visualizer
 from fedseg.runner.work_dir import (
+    RESULTS,
+    check_free,
     explain_how_to_resume,
     lock_work_dir,
-    mark_resumed,
-    set_aside_later,
     start_anew,
     write_config,
 )
 from fedseg.runs.config import config_digest, config_text
-from fedseg.runs.history import History
+from fedseg.runs.history import HISTORY, History
 from fedseg.runs.results import write_results
 
 
@@ -98,8 +98,7 @@ class FederatedRunner(Runner):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.name = kwargs["experiment_name"].rpartition("_")[0]
-        self.check_work_dir = lambda: None  # the lock's, while training
-        self.interrupt = InterruptGuard(self.save_finished, lambda: self.check_work_dir())
+        self.interrupt = InterruptGuard(self.save_finished)
         self.stores: dict[str, StateStore] = {}
         self.round = 0
         self.averaging: ModelAverage | None = None
@@ -115,7 +114,7 @@ class FederatedRunner(Runner):
         self._estimate: tuple[int, Tensor] | None = None  # round, re-estimated buffers
         self._other_config = False  # whether a finished run is resumed with a permitted change
         super().__init__(*args, **kwargs)
-        self.history = History(Path(self.work_dir) / "history.jsonl", lambda: self.check_work_dir())
+        self.history = History(Path(self.work_dir) / HISTORY)
 
     def set_randomness(
         self, seed: int, diff_rank_seed: bool = False, deterministic: bool = True
@@ -261,10 +260,11 @@ class FederatedRunner(Runner):
         """Train to the last round; the model then holds the global (or averaged) weights."""
         with (
             logs.closing_log(self.logger),
-            lock_work_dir(self.work_dir) as self.check_work_dir,
+            lock_work_dir(self.work_dir),
             explain_how_to_resume(self.cfg),
             threads(),
         ):
+            check_free(self.cfg)
             self.build_federation()
             self.begin = time.perf_counter()
             with self.interrupt:
@@ -338,7 +338,6 @@ class FederatedRunner(Runner):
 
     def save(self, round_: int) -> Path:
         """Write the checkpoint of the last finished round; a power loss spares its history."""
-        self.check_work_dir()
         self.history.sync()
         path = checkpoint_path(self.checkpoint_folder, round_)
         save_checkpoint(path, run_state.collect(self))
@@ -373,22 +372,16 @@ class FederatedRunner(Runner):
                 done = self._finished_rounds()
                 made = payload["meta"].get("config_sha256")
                 self._other_config = done == self.max_rounds and made != config_digest(self.cfg)
-                aside = set_aside_later(self.cfg, self.round, done < self.max_rounds)
-                if aside is not None:
-                    self.logger.warning(f"what came after {path} is in {aside}, with the history")
+                if done < self.max_rounds:  # they would be those of fewer rounds
+                    (Path(self.work_dir) / RESULTS).unlink(missing_ok=True)
                 if done < self.round and payload["loop"]["pending"] is None:
                     self.history.forget_last_line()
                     self.save(self.round)  # a kill in the evaluation finds the record there
                 self.history.truncate()
-                mark_resumed(self.cfg)
                 self.logger.info(f"resumed from {path} after round {self.round}")
                 return
             self.logger.warning(
                 f"--resume: no checkpoint in {self.checkpoint_folder}, starting from round 1"
             )
         self.initial_sha256 = weights_digest(self.flat)
-        aside = start_anew(self.cfg)
-        if aside is not None:
-            self.logger.warning(
-                f"an earlier run in {self.work_dir} was moved to {aside} (--resume continues a run)"
-            )
+        start_anew(self.cfg)

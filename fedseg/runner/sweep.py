@@ -17,7 +17,7 @@ from fedseg.config.keys import PLACE, ROLES, keep
 from fedseg.errors import ConfigError, DataError, Mistakes, UserError
 from fedseg.files import make_folder, open_to_append, read_json
 from fedseg.runner.config import LONGEST_NAME
-from fedseg.runner.experiment import check, load_config, unfinished
+from fedseg.runner.experiment import check, load_config
 from fedseg.runs.config import config_digest, config_json
 
 TRAIN = ("-m", "fedseg", "train")
@@ -153,7 +153,9 @@ def _look_up(job: Job, config: Config) -> Job:
         if made["config_sha256"] != config_digest(config):
             state = "other"
     else:
-        state = "stopped" if unfinished(config) else "new"
+        from fedseg.runner.work_dir import unfinished  # imports torch
+
+        state = "stopped" if unfinished(job.work_dir) else "new"
     return replace(job, state=state, rounds=config.train_cfg.max_rounds)
 
 

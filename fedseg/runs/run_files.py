@@ -31,7 +31,6 @@ from fedseg.runs.schema import FILE_NAME, Results, check_percentages, read_resul
 
 CLIENTS = "clients.json"
 VERIFIED = "verified.json"
-ASIDE = "previous"  # where a new run moves an earlier one of its folder
 # Percentage points by which a metric may differ on another machine; on that of the run none.
 TOLERANCE = 0.05
 
@@ -226,7 +225,7 @@ class FoundRun:
 
 
 def read_runs(paths: Iterable[str | Path]) -> tuple[list[FoundRun], list[str]]:
-    """Read every ``results.json`` below some folders, or given ones, but none in ``previous/``.
+    """Read every ``results.json`` below some folders, or given ones.
 
     Runs are in the order of their paths; messages say what cannot be read or was edited.
     """
@@ -275,7 +274,7 @@ def _find(path: Path, messages: list[str]) -> Iterator[Path]:
         yield path
         return
     for folder, folders, names in os.walk(path):
-        folders[:] = sorted(name for name in folders if name != ASIDE)
+        folders.sort()
         links = (Path(folder, name) for name in folders if Path(folder, name).is_symlink())
         yield from (link / FILE_NAME for link in links if (link / FILE_NAME).is_file())
         if FILE_NAME in names:

@@ -1,7 +1,5 @@
 """fedseg demo: data, start and config belong together; a stopped demo goes on."""
 
-import shutil
-
 import pytest
 import torch
 
@@ -9,7 +7,7 @@ from fedseg.commands import demo
 from fedseg.data_prep import segmentation
 from fedseg.registry import MODELS, build
 from fedseg.runner.config import complete_config
-from fedseg.runner.experiment import load_config, unfinished
+from fedseg.runner.experiment import load_config
 
 
 @pytest.mark.parametrize("setting, methods, seeds", [demo.STREETS, demo.BOARD])
@@ -70,17 +68,3 @@ def test_a_wrong_option_is_told_before_anything_is_rendered(name, tmp_path, monk
     monkeypatch.chdir(tmp_path)
     code, _, err = run_tool("demo", name, "--cfg-options", "train_cfg.max_round=2")
     assert code and "did you mean 'max_rounds'" in err and not any(tmp_path.iterdir())
-
-
-def test_only_a_stopped_run_of_the_same_config_goes_on(small_config, small_run, tmp_path):
-    work_dir = tmp_path / "run"
-    config = load_config(small_config, work_dir=work_dir)
-    assert not unfinished(complete_config(config))  # there is nothing
-    shutil.copytree(small_run, work_dir)
-    assert not unfinished(complete_config(config))  # it is finished
-    (work_dir / "results.json").unlink()
-    assert unfinished(complete_config(config))
-    other = load_config(small_config, work_dir=work_dir, options=["train_cfg.max_rounds=7"])
-    assert not unfinished(complete_config(other))
-    shutil.rmtree(work_dir / "checkpoints")
-    assert not unfinished(complete_config(config))  # no checkpoint is left

@@ -337,16 +337,6 @@ def test_a_damaged_checkpoint_is_refused_and_the_one_before_is_named(tmp_path, r
     assert toyseg.run_differences(reference, config) == []
 
 
-def test_without_resume_nothing_is_overwritten(tmp_path, reference):
-    config = toyseg.run(tmp_path)
-    first = (tmp_path / "run" / "history.jsonl").read_bytes()
-    toyseg.train(config)
-    assert toyseg.run_differences(reference, config) == []
-    kept = list((tmp_path / "run" / "previous").iterdir())
-    assert len(kept) == 1 and (kept[0] / "history.jsonl").read_bytes() == first
-    assert {p.name for p in kept[0].iterdir()} >= {"checkpoints", "state", "results.json"}
-
-
 @EACH_TOY
 def test_resuming_a_finished_run_changes_nothing(tmp_path, settings, toy):
     config = settings[toy](tmp_path)

@@ -58,8 +58,9 @@ def test_the_reference_is_worth_comparing(reference, root):
     assert toyseg.differences(last["state_dict"], first["state_dict"])
     assert toyseg.differences(last["state_dict"], last["averaged_state_dict"])
     folder = Path(reference["work_dir"]).parent / "other"
-    for without in (toycls.AUGMENTED[:-1], [*toycls.CROP_AND_FLIP, toycls.AUGMENTED[-1]]):
-        other = toycls.run(folder, root, train_dataloader={"transforms": without})
+    fewer = {"a": toycls.AUGMENTED[:-1], "b": [*toycls.CROP_AND_FLIP, toycls.AUGMENTED[-1]]}
+    for name, transforms in fewer.items():
+        other = toycls.run(folder / name, root, train_dataloader={"transforms": transforms})
         assert toyseg.run_differences(reference, other)
 
 

@@ -20,7 +20,6 @@ from fedseg.core.hook import FederatedHook
 from fedseg.errors import ConfigError, Interrupted
 from fedseg.registry import HOOKS
 from fedseg.runner.progress import ProgressHook
-from fedseg.runner.work_dir import MARK
 
 SHOW, HIDE = "\x1b[?25h", "\x1b[?25l"  # the cursor
 STYLE = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
@@ -157,9 +156,6 @@ def test_quiet_shows_only_the_final_table(tmp_path, monkeypatch, capsys):
         optim_wrapper={"optimizer": {"momentum": 0.5}},  # SCAFFOLD warns of it
     )
     path = toyseg.write_config(tmp_path / "toy.py", config)
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "history.jsonl").write_text("")  # an earlier run: a warning
-    (tmp_path / "run" / MARK).write_text('{"made": ["history.jsonl"]}')
     monkeypatch.setattr(sys, "argv", ["fedseg", "train", str(path), "--quiet"])
     monkeypatch.syspath_prepend(str(tmp_path))
     assert main() == 0
@@ -171,5 +167,5 @@ def test_quiet_shows_only_the_final_table(tmp_path, monkeypatch, capsys):
         r"- INFO - Round\(val\) \[(\d)/2\]  lr: .* loss: .* unseen/accuracy: ", log
     )
     assert evaluated == ["1", "2"]
-    assert "said by the log" in log and str(tmp_path / "run" / "previous") in log
+    assert "said by the log" in log
     assert "SCAFFOLD divides" in log

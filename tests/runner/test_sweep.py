@@ -4,7 +4,6 @@ import json
 import shutil
 from dataclasses import replace
 from functools import partial
-from typing import ClassVar
 
 import pytest
 from command_line import ForkedJob
@@ -13,11 +12,7 @@ from fedseg.commands.sweep import main
 from fedseg.config.methods import setting_file
 from fedseg.errors import ConfigError, DataError
 from fedseg.leaderboard.sweep import show_plan, show_sweep
-from fedseg.runner.checkpoint import checkpoint_path, save_checkpoint
-from fedseg.runner.config import complete_config
-from fedseg.runner.experiment import check, load_config
 from fedseg.runner.sweep import expected_seconds, plan_sweep, run_sweep
-from fedseg.runs.config import config_digest
 
 SEED = r"^sweep: randomness\.seed: .*--seeds"
 ADVICE = "give another --work-dir, or remove its folder"
@@ -126,34 +121,13 @@ def test_a_sweep_from_its_plan_to_the_board(small_config, tmp_path, capfd, monke
 
 
 class Ended:
-    """A run's process that has ended; ``jobs`` are those of which one was started."""
-
-    jobs: ClassVar[list] = []
+    """A run's process that has ended."""
 
     def __init__(self, job, code=0):
-        self.jobs.append(job)
         self.returncode = code
 
     def poll(self):
         return self.returncode
-
-
-def test_a_stopped_run_whose_types_are_in_another_case_is_resumed(
-    small_config, tmp_path, monkeypatch
-):
-    options = (*SHORT, "client_sampler.type=uniformsampler")
-    (job,) = sweep(small_config, tmp_path, options=options)
-    run = load_config(small_config, options=options, seed=0)
-    check(run)  # as training does
-    meta = {"config_sha256": config_digest(complete_config(run))}
-    path = checkpoint_path(job.work_dir / "checkpoints", 1)
-    save_checkpoint(path, {"state_dict": {}, "round": 1, "meta": meta})
-    (job,) = sweep(small_config, tmp_path, options=options)
-    assert job.state == "stopped"
-    monkeypatch.setattr("fedseg.runner.sweep._start", Ended)
-    monkeypatch.setattr(Ended, "jobs", [])
-    assert [failure for *_, failure in run_sweep([job], 1, lambda active: None)] == [None]
-    assert [started.state for started in Ended.jobs] == ["stopped"]
 
 
 def test_a_run_that_was_killed_did_not_fail_as_it_last_did(small_config, tmp_path, monkeypatch):

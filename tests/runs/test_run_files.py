@@ -141,13 +141,6 @@ def test_a_bad_file_is_a_message_and_the_rest_is_built(tmp_path):
     assert len(found) == 7
 
 
-def test_a_run_that_was_moved_aside_is_not_read(tmp_path):
-    toyresults.write(tmp_path / "run", idda())
-    toyresults.write(tmp_path / "run" / "previous" / "20250101_000000", idda(seed=1))
-    runs, messages = read_runs([tmp_path])
-    assert [run.results.seed for run in runs] == [0] and not messages
-
-
 def test_a_folder_named_twice_is_read_once(tmp_path):
     toyresults.write(tmp_path / "run", idda())
     path = tmp_path / "run"

@@ -101,14 +101,14 @@ class ToyScenes(_Scenes):
 
 @DATASETS.register_module()
 class BrokenScenes(ToyScenes):
-    """A process that comes to a sample sends itself a signal, and leaves its id in a file."""
+    """Who comes to a sample first leaves its id in a file and sends itself a signal."""
 
     def __init__(self, at: int, what: int, marker: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.at, self.what, self.marker = at, what, Path(marker)
 
     def __getitem__(self, key: tuple[int, int]) -> dict[str, Tensor]:
-        if key[0] == self.at:
+        if key[0] == self.at and not self.marker.exists():
             self.marker.write_text(str(os.getpid()))
             os.kill(os.getpid(), self.what)
         return super().__getitem__(key)
