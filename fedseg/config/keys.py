@@ -49,7 +49,6 @@ _ROWS = (  # patterns, and the rest of a key
     ("averaging.bn averaging.parameters averaging.memory_limit **.priority", METHOD, True),
     ("algorithm local_loss averaging", METHOD),
     ("personal attack compression privacy robust", METHOD),
-    ("optim_wrapper.optimizer.lr", METHOD, True),
     ("optim_wrapper", METHOD),
     ("param_scheduler.end param_scheduler.*.end", METHOD, True),
     ("param_scheduler", METHOD),
@@ -71,9 +70,9 @@ _ROWS = (  # patterns, and the rest of a key
     ("train_dataloader.drop_last train_dataloader.transforms", PROTOCOL),
     ("train_dataloader.dataset.style.type", METHOD),
     ("train_dataloader.dataset.style train_dataloader.dataset.pipeline", PROTOCOL),
-    ("train_dataloader.dataset", PROTOCOL, True),  # images and clients have a checksum
+    ("train_dataloader.dataset", PROTOCOL),
     ("train_dataloader.partition.seed", IDENTITY, True),
-    ("train_dataloader.partition", PROTOCOL, True),
+    ("train_dataloader.partition", PROTOCOL, True),  # clients have a checksum
     ("train_dataloader", METHOD, True),
     ("val_dataloader.*.type val_dataloader.*.optional", MEASUREMENT, True),
     ("val_dataloader.*.final_only", MEASUREMENT, True),

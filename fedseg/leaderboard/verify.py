@@ -280,10 +280,10 @@ def _train_facts(
         dataset = loader["dataset"]
         kind = dataset.get("type") if isinstance(dataset, Mapping) else type(dataset)
         kind = DATASETS.module_dict.get(kind, kind) if isinstance(kind, str) else kind
-        identity = (outcome.saved.get("meta") or {}).get("identity")
+        meta = outcome.saved.get("meta") or {}
         known = {"clients": len(outcome.saved["client_sizes"])}
-        if isinstance(identity, Mapping):
-            known["partition_sha256"] = identity.get("train data")
+        if "train_data" in meta:
+            known["partition_sha256"] = meta["train_data"]
         return {"config": {"dataset": getattr(kind, "__name__", kind)}, "checkpoint": known}
 
 

@@ -1,7 +1,6 @@
 """The state of a run by its parts: what a checkpoint holds, and how a run goes on from it."""
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from numbers import Real
 from pathlib import Path
@@ -10,12 +9,10 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from fedseg.config.keys import PROTOCOL, select
-from fedseg.core.hook import FederatedHook, Run
+from fedseg.config.keys import select
+from fedseg.core.hook import Run
 from fedseg.core.server import Server
 from fedseg.errors import ConfigError, DataError, lacks_memory
-from fedseg.files import digest
-from fedseg.hooks.averaging import ModelAverage
 from fedseg.memory import map_tensors
 from fedseg.runner.checkpoint import (
     check_weights,
@@ -23,16 +20,10 @@ from fedseg.runner.checkpoint import (
     load_checkpoint,
     newest_advice,
 )
-from fedseg.runs.config import config_digest
+from fedseg.runs.config import config_digest, plain_config
 from fedseg.runs.results import environment
 
-# values of keys that a config may leave out
-DEFAULTS = {"train_cfg.amp": False, "channels_last": True}
-# where clients keep nothing no figure depends on them
-TEST_BATCHES = r"val_dataloader\.[^.]*\.(batch_size|drop_last)"
-OWN_IMAGES = "train images without a checksum"
 # of a schedule's state, how far it has got; ``end`` only says when it stops
-SCHEDULE = "learning rate schedule"
 PROGRESS = ("last_step", "_global_step", "_last_value", "end")
 
 
@@ -65,9 +56,10 @@ def collect(run: Any) -> dict[str, Any]:
         "domain_clients": run.domain_clients,
         "meta": {
             "seed": run.seed,
-            "config": run.config_text,
+            "config": plain_config(run.cfg.to_dict()),
             "config_sha256": config_digest(run.cfg),
-            "identity": _identity(run, run.train_loop.finished_rounds),
+            "train_data": run.data.checksum(),
+            "average_start": _average_start(run, run.train_loop.finished_rounds),
             # class names and colors as plain lists
             "dataset_meta": json.loads(
                 json.dumps(
@@ -158,55 +150,82 @@ def _load(run: Any, payload: dict[str, Any]) -> None:
 
 
 def _check(run: Any, path: Path, payload: dict[str, Any]) -> None:
-    """Raise an error unless a checkpoint is of the same run, and its files are whole."""
+    """Raise an error unless a checkpoint is of the same run, and its server's state is whole."""
     if payload["round"] > run.max_rounds:
         raise ConfigError(
             f"--resume: {path}: rounds 1 to {payload['round']} are trained, "
             f"train_cfg.max_rounds={run.max_rounds} is fewer; give at least as many, or another "
             "--work-dir"
         )
-    before, now = dict(payload["meta"]["identity"]), _identity(run, payload["round"])
-    images = before.pop(OWN_IMAGES, None), now.pop(OWN_IMAGES, None)
-    if images[0] not in (None, images[1]):
-        run.logger.warning(
-            f"train_dataloader.dataset: rounds 1 to {payload['round']} had {images[0]}, now "
-            f"{images[1]}: no checksum says whether the images are the same"
-        )
-    other = _other_value(before, now)
-    if other is not None:
-        name, before, now = other
-        raise ConfigError(
-            f"--resume: {path} was made with another {name} ({before!r}, now {now!r}); use the "
-            f"run's own config, or another --work-dir{_old_end(name, before, now)}"
-        )
+    _check_facts(run, path, payload)
+    _check_schedule(run, path, payload)
     check_server(payload, path)
     for name, index in payload["stores"].items():
-        if not index:  # an average that has not begun makes an empty store
-            continue
-        if name not in run.stores:
+        if index and name not in run.stores:  # an average that has not begun has an empty one
             raise ConfigError(
                 f"--resume: {path} has the clients' {name!r}, which this config does not use; "
                 "use the run's own config, or another --work-dir"
             )
-        run.stores[name].verify(index)
+
+
+def _check_facts(run: Any, path: Path, payload: dict[str, Any]) -> None:
+    """Raise ConfigError if another config, but for what may change, or other data made it."""
+    meta = payload["meta"]
+    before = _facts(meta["config"], meta["train_data"], meta["average_start"])
+    start = _average_start(run, payload["round"])
+    now = _facts(plain_config(run.cfg.to_dict()), run.data.checksum(), start)
+    for name in {**before, **now}:
+        if before.get(name) != now.get(name):
+            raise ConfigError(
+                f"--resume: {path} was made with another {name} ({before.get(name)!r}, now "
+                f"{now.get(name)!r}); use the run's own config, or another --work-dir"
+            )
+
+
+def _facts(config: Mapping[str, Any], train_data: str, average_start: int | None) -> dict[str, Any]:
+    """What a run and its continuation share, by name: keys of the config, then other facts.
+
+    Args:
+        config: as plain values.
+        average_start: see :func:`_average_start`; without it, runs with and without an average are
+            the same.
+    """
+    facts = select(config, resumed=True)
+    if average_start is None:
+        facts = {key: value for key, value in facts.items() if not key.startswith("averaging")}
+    facts["average's first round"] = average_start
+    facts["train data"] = train_data
+    return facts
+
+
+def _average_start(run: Any, round_: int) -> int | None:
+    """The first round of the average, if it has begun by the end of a round."""
+    if run.averaging is None or not run.averaging.has_begun(round_, run.max_rounds):
+        return None
+    return run.averaging.first_round(run.max_rounds)
+
+
+def _check_schedule(run: Any, path: Path, payload: dict[str, Any]) -> None:
+    """Raise ConfigError if another number of rounds makes another schedule of the learning rate."""
+    before = [_course(state) for state in payload["schedulers"]]
+    now = [_course(scheduler.state_dict()) for scheduler in run.param_schedulers]
+    if before != now:
+        rounds = payload["meta"]["config"]["train_cfg"]["max_rounds"]
+        raise ConfigError(
+            f"--resume: {path}: param_scheduler has another course over {run.max_rounds} rounds "
+            f"than over {rounds}: add end={rounds + 1} to it, or give another --work-dir"
+        )
+
+
+def _course(state: Mapping[str, Any]) -> dict[str, Any]:
+    """A schedule's state without how far it has got."""
+    return {key: value for key, value in state.items() if key not in PROGRESS}
 
 
 def check_server(payload: Mapping[str, Any], where: Any) -> None:
     """Raise DataError for a state of the server that no run can go on from."""
     vectors = payload["server"]["state"].items()
     check_weights({n: v for n, v in vectors if not isinstance(v, Real)}, f"{where}: server: state")
-
-
-def _old_end(name: str, before: Any, now: Any) -> str:
-    """The option that keeps a schedule which was as long as the run, for a run of more rounds."""
-    if name != SCHEDULE or len(before) != len(now):
-        return ""
-    ends = [
-        f"param_scheduler.{number}.end={old['begin'] + old['total_iters'] + 1}"
-        for number, (old, new) in enumerate(zip(before, now, strict=True))
-        if "total_iters" in old and old | {"total_iters": 0} == new | {"total_iters": 0} != old
-    ]
-    return f". To keep it in a longer run: --cfg-options {' '.join(ends)}" if ends else ""
 
 
 def note_environment(run: Any) -> None:
@@ -262,72 +281,3 @@ def _stateful_hooks(run: Any) -> Iterator[tuple[str, Any]]:
         number = seen[name] = seen.get(name, -1) + 1
         if hasattr(hook, "load_state_dict"):
             yield f"{name}:{number}", hook
-
-
-def _identity(run: Any, round_: int) -> dict[str, Any]:
-    """The values that a run resumed after a round shares with the one it continues, by name.
-
-    Names are keys of the config, and of what the config does not say. An average that has not begun
-    by then is none yet: until it starts, runs with and without it are the same.
-    """
-    config = run.cfg.to_dict()
-    metrics: dict[str, list[Any]] = {}
-    given = config.get("val_evaluator") or ()
-    for metric in given if isinstance(given, list | tuple) else (given,):
-        kind = metric.get("type") if isinstance(metric, Mapping) else type(metric).__name__
-        metrics.setdefault(str(kind), []).append(metric)
-    tests = {n: t for n, t in (config.get("val_dataloader") or {}).items() if t is not None}
-    config |= {"val_evaluator": metrics, "val_dataloader": tests}
-    begun = run.averaging is not None and run.averaging.has_begun(round_, run.max_rounds)
-    identity = {
-        name: value
-        for name, value in {**DEFAULTS, **select(config, resumed=True)}.items()
-        if (begun or not name.startswith("averaging"))
-        and not (name.endswith(".drop_last") and value is False)
-        and (run.local_state is not None or not re.fullmatch(TEST_BATCHES, name))
-    }
-    if begun:
-        identity["averaging: first round"] = run.averaging.first_round(run.max_rounds)
-    sampler = config["client_sampler"]
-    if select({"client_sampler": sampler}) != select({"client_sampler": sampler}, resumed=True):
-        listed = [run.client_sampler.participants(number) for number in range(1, round_ + 1)]
-        identity[f"participants of rounds 1 to {round_}"] = digest(listed)
-    if not {"files", "split_checksum"} & set(dir(getattr(run.data, "dataset", None))):
-        given = {"train_dataloader": {"dataset": config["train_dataloader"].get("dataset")}}
-        identity[OWN_IMAGES] = select(given, PROTOCOL)
-    schedules = [
-        {k: v for k, v in scheduler.state_dict().items() if k not in PROGRESS}
-        for scheduler in run.param_schedulers
-    ]
-    identity |= {
-        "dtype": str(run.flat.w.dtype),
-        "model parameters": run.flat.num_parameters,
-        "train data": run.data.checksum(),
-        SCHEDULE: schedules,
-        "hooks with states of clients": [
-            type(hook).__name__
-            for hook in run.hooks
-            if isinstance(hook, FederatedHook)
-            and type(hook).register_stores is not FederatedHook.register_stores
-            and not isinstance(hook, ModelAverage)  # which is compared as such
-        ],
-    }
-    return json.loads(json.dumps(identity, default=lambda part: type(part).__name__))
-
-
-def _other_value(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str, Any, Any] | None:
-    """The first (name, value, value) in which two identities differ, or None.
-
-    A test set or metric that only one of them has makes no difference.
-    """
-    shared = {_part(name) for name in before} & {_part(name) for name in now}
-    for name in sorted(before.keys() | now.keys(), key=lambda name: (" " in name, name)):
-        optional = name.startswith(("val_dataloader.", "val_evaluator."))
-        values = before.get(name), now.get(name)
-        if values[0] != values[1] and (_part(name) in shared or not optional):
-            return name, *values
-    return None
-
-
-def _part(name: str) -> str:
-    return ".".join(name.split(".")[:2])

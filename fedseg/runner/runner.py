@@ -141,8 +141,7 @@ class FederatedRunner(Runner):
 
     def _log_env(self, env_cfg: dict) -> None:
         self.logger.info(f"torch {torch.__version__}, seed {self.seed}")
-        self.config_text = config_text(self.cfg.to_dict())
-        self.logger.info(f"Config:\n{self.config_text}")
+        self.logger.info(f"Config:\n{config_text(self.cfg.to_dict())}")
 
     def build_visualizer(self, visualizer: Any = None) -> RunVisualizer:
         return build_visualizer(visualizer, self.experiment_name, self.work_dir)

@@ -38,6 +38,12 @@ def config_json(config: Mapping[str, Any]) -> str:
     return json.dumps(_to_json(config), indent=1, default=str, allow_nan=False) + "\n"
 
 
+def plain_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A config as plain values of JSON; what is none is the name of its class."""
+    text = json.dumps(_to_json(config), default=lambda part: type(part).__name__)
+    return json.loads(text)
+
+
 def _to_json(value: Any) -> Any:
     if isinstance(value, Mapping):
         content = {key: _to_json(inner) for key, inner in value.items()}

@@ -1,6 +1,5 @@
 """A run is resumed from what is its own and whole, or not at all."""
 
-import copy
 import json
 import os
 import shutil
@@ -190,11 +189,11 @@ def test_until_an_average_starts_a_run_with_it_is_one_without(tmp_path, before, 
 @pytest.mark.parametrize(
     ("changes", "what"),
     [
-        ({"averaging": {"start": 3}}, "averaging: first round"),
+        ({"averaging": {"start": 3}}, "average's first round"),
         ({"averaging": {"cycle": 2, "lr2": 0.1}}, "averaging.cycle"),
-        ({"averaging": {"start": 0.75}, "train_cfg": {"max_rounds": 8}}, "averaging: first round"),
+        ({"averaging": {"start": 0.75}, "train_cfg": {"max_rounds": 8}}, "average's first round"),
         ({"param_scheduler": [{"type": "ExponentialLR", "gamma": 0.8}]}, "param_scheduler.0.gamma"),
-        ({"optim_wrapper": {"optimizer": {"lr": 0.2}}}, "learning rate schedule"),
+        ({"optim_wrapper": {"optimizer": {"lr": 0.2}}}, "optim_wrapper.optimizer.lr"),
         ({"optim_wrapper": {"optimizer": {"momentum": 0.5}}}, "optim_wrapper.optimizer.momentum"),
         ({"optim_wrapper": {"type": "SAMOptimWrapper", "rho": 0.1}}, "optim_wrapper.(rho|type)"),
         ({"train_cfg": {"local_epochs": 2}}, "train_cfg.local_epochs"),
@@ -203,7 +202,7 @@ def test_until_an_average_starts_a_run_with_it_is_one_without(tmp_path, before, 
         ({"averaging": {"_delete_": True, "type": "WIMA"}}, "averaging"),
         ({"randomness": {"seed": 5}}, "randomness.seed"),
         ({"algorithm": {"_delete_": True, "type": "FedDyn", "beta": 1.0}}, "algorithm"),
-        ({"train_dataloader": {"dataset": {"users": {"a": 9, "b": 9, "c": 9}}}}, "train data"),
+        ({"train_dataloader": {"dataset": {"scale": 2}}}, "train_dataloader.dataset.scale"),
         ({"channels_last": False}, "channels_last"),
     ],
 )
@@ -213,19 +212,12 @@ def test_a_resumed_run_is_the_same_run(run, changes, what):
         toyseg.train(toyseg.merge(run, changes), resume=True)
 
 
-def test_other_arguments_of_images_without_a_checksum_are_told(run):
-    toyseg.train(toyseg.merge(run, {"train_dataloader": {"dataset": {"scale": 2}}}), resume=True)
-    assert "dataset.scale': 2}: no checksum says whether the images are the same" in toyseg.logs(
-        run
-    )
-
-
 def test_a_schedule_that_more_rounds_would_change(tmp_path):
     schedule = {"param_scheduler": [{"type": "PolyLR", "power": 0.9}]}
     short = settings(tmp_path, averaging=None, **schedule)
     toyseg.train(short)
     longer = toyseg.merge(short, {"train_cfg": {"max_rounds": 8}})
-    with pytest.raises(ConfigError, match=r"another learning rate schedule .*scheduler\.0\.end=7$"):
+    with pytest.raises(ConfigError, match=r"another course over 8 rounds than over 6: add end=7"):
         toyseg.train(longer, resume=True)
     longer["param_scheduler"][0]["end"] = 7
     toyseg.train(longer, resume=True)
@@ -335,7 +327,7 @@ TEST_SET = {"seen": {"dataset": {"users": {"u": 5}, "domains": {"u": "nowhere"}}
         ),
         (TOP, {"compression": {"share": 0.7}}, "compression.share"),
         ({}, {"val_dataloader": TEST_SET}, "val_dataloader.seen.dataset.*"),
-        ({}, {"val_evaluator": {"prefix": "other"}}, "val_evaluator.PixelAccuracy.*"),
+        ({}, {"val_evaluator": {"prefix": "other"}}, "val_evaluator.prefix"),
     ],
 )
 def test_what_decides_a_runs_figures_stays(tmp_path, before, changes, what):
@@ -346,18 +338,6 @@ def test_what_decides_a_runs_figures_stays(tmp_path, before, changes, what):
     longer = toyseg.merge(config, {"train_cfg": {"max_rounds": ROUNDS + 2}, **changes})
     with pytest.raises(ConfigError, match=f"was made with another {what}[ .]"):
         toyseg.train(longer, resume=True)
-
-
-def test_further_metrics_and_test_sets_may_come(run):
-    metrics = [run["val_evaluator"], {"type": "IoUMetric", "prefix": "iou", "num_classes": 3}]
-    own = {**run["val_dataloader"]["seen"], "batch_size": 2}
-    sets = {"seen": own, "more": copy.deepcopy(own)}  # of other batches: the same figures
-    for rounds, change in ((8, {"val_evaluator": metrics}), (10, {"val_dataloader": sets})):
-        run = toyseg.merge(run, {"train_cfg": {"max_rounds": rounds}, **change})
-        toyseg.train(run, resume=True)
-    assert "seen/iou/mIoU" in toyseg.history(run)[7]["metrics"]
-    last = toyseg.history(run)[-1]["metrics"]
-    assert last["more/accuracy"] == last["seen/accuracy"]
 
 
 def test_a_finished_run_with_a_permitted_change_is_one_run(run):
