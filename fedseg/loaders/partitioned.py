@@ -38,7 +38,8 @@ class PartitionedData(ClientData):
             ``"epoch"`` has the orders that torch's DistributedSampler draws for the local epochs,
             the same ones in every round (FedDrive's released code).
         drop_last: leave out a last, smaller batch.
-        drop_single: leave out a last batch of one sample, where BatchNorm sees one value a channel.
+        drop_single: leave out a last batch of one sample, as a run does for a model with BatchNorm,
+            which would normalize that sample by itself.
         seed: the run's seed.
 
     Attributes:
@@ -72,30 +73,19 @@ class PartitionedData(ClientData):
         """Raise ConfigError for a client without a batch."""
         if self.batch_size == 1 and self.drop_single:
             raise ConfigError(
-                "train_dataloader.batch_size: is 1, and BatchNorm cannot train on batches of one: "
-                "use at least 2, or a model without BatchNorm"
+                "train_dataloader.batch_size: is 1, and a model with BatchNorm is not trained on "
+                "batches of one: use at least 2, or a model without BatchNorm"
             )
         for number, (client, size) in enumerate(zip(self.clients, self.sizes, strict=True)):
             if not self.batch_sizes(number):
                 problem = (
-                    "and BatchNorm cannot train on a batch of one: merge it with another client, "
-                    "or use a model without BatchNorm"
+                    "and a model with BatchNorm is not trained on a batch of one: merge it with "
+                    "another client, or use a model without BatchNorm"
                     if size == 1 and self.drop_single
                     else f"which is no full batch of {self.batch_size}: lower "
                     "train_dataloader.batch_size or set train_dataloader.drop_last=False"
                 )
                 raise ConfigError(f"client {client!r} has {size} sample(s), {problem}")
-
-    def single_sample(self) -> int | None:
-        """A sample that is a batch of its own, or None."""
-        sizes = map(self._sizes, range(len(self.clients)))
-        alone = (held for held, own in zip(self.indices.values(), sizes, strict=True) if 1 in own)
-        return next((int(held[0]) for held in alone), None)
-
-    def leave_out_single(self) -> None:
-        """Leave batches of one out from now on; ConfigError for a client without others."""
-        self.drop_single = True
-        self._check_batches()
 
     def _sizes(self, client: int) -> list[int]:
         """Sizes of batches that hold every sample once."""

@@ -6,7 +6,6 @@ same model, data and optimizer, to the last bit.
 
 import copy
 import hashlib
-import inspect
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -26,14 +25,13 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from fedseg.algorithms.flexlora import FedExLoRA
-from fedseg.batchnorm import batchnorm_layers, frozen_running_statistics
+from fedseg.batchnorm import batchnorm_layers
 from fedseg.checks import shown
 from fedseg.config.components import DEFAULT_HOOKS, PLACES
 from fedseg.config.schema import check_value
 from fedseg.core.algorithm import AggregationRule, Algorithm
 from fedseg.core.client_data import ClientData
 from fedseg.core.flat import FlatModel
-from fedseg.core.forward import forward, prepare_batch
 from fedseg.core.hook import FederatedHook
 from fedseg.core.local_loss import LocalLoss
 from fedseg.core.local_state import LocalState
@@ -45,8 +43,6 @@ from fedseg.engine.trainer import ClientTrainer
 from fedseg.errors import ConfigError, DataError
 from fedseg.evaluation.sets import EvaluationSet
 from fedseg.hooks.averaging import ModelAverage
-from fedseg.loaders.partitioned import PartitionedData
-from fedseg.loaders.streaming import temporary_seed
 from fedseg.memory import find_fault
 from fedseg.models.lora import LoRA, with_adapters
 from fedseg.optim import OptimWrapper, build_local_optimizer
@@ -60,7 +56,6 @@ from fedseg.registry import (
     HOOKS,
     LOCAL_LOSSES,
     LOOPS,
-    MISTAKES,
     MODELS,
     PARAM_SCHEDULERS,
     PRIVACIES,
@@ -474,46 +469,22 @@ def build_client_data(
 ) -> ClientData:
     """The clients' training data, ``train_dataloader``."""
     options = {"type": "StreamingData", **cfg.train_dataloader}
-    kind = find_class(CLIENT_DATA, options, "train_dataloader")
-    normalizes = bool(batchnorm_layers(flat.model))
-    rehearses = normalizes and inspect.isclass(kind) and issubclass(kind, PartitionedData)
     epochs = cfg.train_cfg.get("local_epochs")
     of_the_run = {
         "local_epochs": 1 if epochs is None else epochs,
         "local_steps": cfg.train_cfg.get("local_steps"),
-        "drop_single": normalizes and not rehearses,
+        "drop_single": bool(batchnorm_layers(flat.model)),
         "device": flat.w.device,
         "dtype": flat.w.dtype,
         "seed": cfg.randomness.seed,
     }
     data = build(CLIENT_DATA, options, "train_dataloader", of_the_run)
-    single = data.single_sample() if rehearses else None
-    if single is not None and not _trains_on(flat, next(iter(data.sample_batches([[single]])))):
-        data.leave_out_single()
     if dropped := data.dropped():
         warn(
             f"{len(dropped)} clients (the first: {dropped[0]!r}) leave a last batch of one "
-            "sample out of every local epoch, which BatchNorm cannot train on"
+            "sample out of every local epoch, as the model has BatchNorm"
         )
     return data
-
-
-def _trains_on(flat: FlatModel, batch: Any) -> bool:
-    """False if a BatchNorm layer sees one value a channel; weights and statistics stay."""
-    model, training, buffers = flat.model, flat.model.training, flat.buffers.clone()
-    counters = flat.counters.clone()
-    with torch.random.fork_rng(), temporary_seed(0), frozen_running_statistics(model):
-        try:
-            with torch.no_grad():
-                batch = prepare_batch(model.train(), batch, flat.w.dtype, training=True)
-                forward(model, batch, "loss")
-        except MISTAKES as error:  # any other is told by the first step
-            return "more than 1 value per channel" not in str(error)
-        finally:
-            model.train(training)
-            flat.buffers.copy_(buffers)
-            flat.counters.copy_(counters)
-    return True
 
 
 def build_evaluation(cfg: Config, kind: str, run: Any) -> Any:
