@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import zip_longest
-from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal
 
@@ -123,35 +122,49 @@ def build_trainer(config: Config | Mapping[str, Any], run: Any = None) -> Client
 
 
 def build_hooks(cfg: Config) -> list[tuple[str, Any]]:
-    """Every hook of a config, as (field, the hook), in the order in which they act."""
-    hooks = dict(DEFAULT_HOOKS)
-    for name, changes in (cfg.get("default_hooks") or {}).items():
+    """Build every hook of a config: (field, hook) of each, in the order in which they act."""
+    configs = _default_hooks(cfg)
+    configs["averaging"] = cfg.get("averaging")
+    for number, config in enumerate(cfg.get("custom_hooks") or []):
+        configs[f"custom_hooks[{number}]"] = config
+    hooks = []
+    for field, config in configs.items():
+        if config is not None:
+            hooks.append((field, _build_hook(config, field)))
+    return sorted(hooks, key=lambda entry: get_priority(entry[1].priority))
+
+
+def _default_hooks(cfg: Config) -> dict[str, Mapping[str, Any] | None]:
+    """The configs of the hooks that a run has by itself, by field; None: turned off."""
+    changes = cfg.get("default_hooks") or {}
+    for name in changes:
         if name not in DEFAULT_HOOKS:
             raise ConfigError(
                 f"default_hooks.{name}: unknown{did_you_mean(name, DEFAULT_HOOKS)}; known: "
                 f"{', '.join(DEFAULT_HOOKS)}. Hooks of your own go into custom_hooks"
             )
-        hooks[name] = {**hooks[name], **changes} if isinstance(changes, Mapping) else changes
-    fields = {f"default_hooks.{name}": (hook, FederatedHook) for name, hook in hooks.items()}
-    fields["averaging"] = cfg.get("averaging"), ModelAverage
-    for number, hook in enumerate(cfg.get("custom_hooks") or []):
-        fields[f"custom_hooks[{number}]"] = hook, FederatedHook
-    built = []
-    for field, (config, kind) in fields.items():
-        if config is None:
-            continue
-        options = dict(config) if isinstance(config, Mapping) else {}
-        priority = options.pop("priority", None)
-        hook = build(HOOKS, options or config, field, base=kind)
-        if kind is FederatedHook and isinstance(hook, ModelAverage):
-            raise ConfigError(f"{field}: {type(hook).__name__} goes into averaging")
-        hook.priority = hook.priority if priority is None else priority
-        try:
-            built.append((get_priority(hook.priority), field, hook))
-        except (KeyError, TypeError, ValueError) as error:
-            known = ", ".join(Priority.__members__)
-            raise ConfigError(f"{field}.priority: must be 0 to 100 or one of {known}") from error
-    return [(field, hook) for _, field, hook in sorted(built, key=itemgetter(0))]
+    configs: dict[str, Mapping[str, Any] | None] = {}
+    for name, default in DEFAULT_HOOKS.items():
+        change = changes.get(name, {})
+        configs[f"default_hooks.{name}"] = None if change is None else {**default, **change}
+    return configs
+
+
+def _build_hook(config: Mapping[str, Any], field: str) -> Any:
+    """Build a hook, and give it the priority that its config names."""
+    options = {key: value for key, value in config.items() if key != "priority"}
+    is_average = field == "averaging"
+    hook = build(HOOKS, options, field, base=ModelAverage if is_average else FederatedHook)
+    if isinstance(hook, ModelAverage) and not is_average:
+        raise ConfigError(f"{field}: {type(hook).__name__} goes into averaging")
+    if config.get("priority") is not None:
+        hook.priority = config["priority"]
+    try:
+        get_priority(hook.priority)
+    except (KeyError, TypeError, ValueError) as error:
+        known = ", ".join(Priority.__members__)
+        raise ConfigError(f"{field}.priority: must be 0 to 100 or one of {known}") from error
+    return hook
 
 
 def build_local_state(cfg: Config, flat: FlatModel) -> LocalState | None:
@@ -430,38 +443,44 @@ def assemble_trainer(
 
 
 def declare_payloads(parts: Iterable[Any], data: ClientData, flat: FlatModel) -> dict[str, Payload]:
-    """The declared payloads by name, shapes as numbers; ConfigError for two of one name."""
+    """The payloads of an algorithm, a local loss and hooks, by name, with numbers as sizes."""
+    parts = list(parts)
+    owners = {"delta": "every algorithm", "buffers": "every run", "counters": "every run"}
+    for part in parts:
+        for name in getattr(part, "server_vectors", ()):
+            owners[name] = type(part).__name__
+    payloads = {}
+    for part in parts:
+        owner = type(part).__name__
+        declared = getattr(part, "payloads", ())  # a hook registered by hand may be MMEngine's
+        check_value(f"{owner}.payloads", declared, Sequence[Payload])
+        for payload in declared:
+            check_arguments(Payload, vars(payload), f"{owner}: Payload({payload.name!r})")
+            _claim_name(payload.name, owner, owners)
+            payloads[payload.name] = _with_numbers(payload, owner, data, flat)
+    return payloads
+
+
+def _claim_name(name: str, owner: str, owners: dict[str, str]) -> None:
+    """Note who has a payload's name; raise ConfigError if something else has it already."""
+    other = "server optimizers" if name.startswith("optim.") else owners.get(name)
+    if other is not None:
+        raise ConfigError(
+            f"{owner}: its payload {name!r} is that of {other}, too: give it another name"
+        )
+    owners[name] = owner
+
+
+def _with_numbers(payload: Payload, owner: str, data: ClientData, flat: FlatModel) -> Payload:
+    """The payload with numbers in place of ``"classes"`` and ``"clients"`` in its shape."""
+    if payload.shape is None:
+        return payload
     classes = len(_classes(getattr(data, "dataset", None)))
     classes = classes or getattr(flat.model, "num_classes", None)
+    if "classes" in payload.shape and not classes:
+        raise ConfigError(f"{owner}: {payload.name!r} is by class, but the data set has no classes")
     sizes = {"classes": classes, "clients": len(data.clients)}
-    owners = {"delta": "every algorithm", "buffers": "every run", "counters": "every run"}
-    payloads: dict[str, Payload] = {}
-    parts = list(parts)
-    for part in parts:
-        owners |= dict.fromkeys(getattr(part, "server_vectors", ()), type(part).__name__)
-    for part in parts:
-        kind = type(part).__name__
-        declared = getattr(part, "payloads", ())
-        declared = [*declared] if isinstance(declared, Iterable) else str(declared)
-        check_value(f"{kind}.payloads", declared, Sequence[Payload])
-        for payload in declared:
-            check_arguments(Payload, vars(payload), f"{kind}: Payload({payload.name!r})")
-            if payload.name.startswith("optim."):
-                owners[payload.name] = "server optimizers"
-            if payload.name in owners:
-                raise ConfigError(
-                    f"{kind}: its payload {payload.name!r} is that of {owners[payload.name]}, too: "
-                    "give it another name"
-                )
-            owners[payload.name] = kind
-            if "classes" in (payload.shape or ()) and not classes:
-                raise ConfigError(
-                    f"{kind}: {payload.name!r} is by class, but the data set has no classes"
-                )
-            if payload.shape is not None:
-                payload = replace(payload, shape=tuple(sizes.get(s, s) for s in payload.shape))
-            payloads[payload.name] = payload
-    return payloads
+    return replace(payload, shape=tuple(sizes.get(size, size) for size in payload.shape))
 
 
 def build_client_data(

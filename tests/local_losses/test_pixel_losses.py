@@ -12,7 +12,8 @@ from toyalgorithms import train_stopped
 @pytest.mark.parametrize("name", PIXEL_LOSSES)
 def test_resumed_bit_for_bit(small_config, tmp_path, name):
     """With SAM, SWA and SiloBN, stopped within a client."""
-    options = {"local_loss": {"type": name, **PIXEL_LOSSES[name]}, "train_cfg": {"max_rounds": 3}}
+    train = {"max_rounds": 3, "local_epochs": 2}  # a client has three images: one batch of two
+    options = {"local_loss": {"type": name, **PIXEL_LOSSES[name]}, "train_cfg": train}
     whole, stopped = (changed(small_config, tmp_path / f, **options) for f in ("one", "two"))
     toyseg.train(whole)
     assert min(train_stopped(stopped, 7)) > 0
