@@ -10,6 +10,7 @@ import traceback
 import types
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from io import TextIOWrapper
 from pathlib import Path
 from typing import (
     TYPE_CHECKING,
@@ -50,7 +51,7 @@ def run(main: Callable[[], int | None]) -> NoReturn:
     # processes that we start import nothing of the current folder, which may be a stranger's
     os.environ["PYTHONSAFEPATH"] = "1"
     os.environ["MPLBACKEND"] = "agg"  # no command opens a window, and an unknown one would fail
-    if sys.stdout is not None:  # None: closed by the shell
+    if isinstance(sys.stdout, TextIOWrapper):  # not closed by the shell, not replaced by a caller
         sys.stdout.reconfigure(errors="backslashreplace")  # of characters that it cannot hold
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if hasattr(signal, "SIGUSR1"):
