@@ -5,7 +5,6 @@
 # say momentum 0.99, meant for the prototypes, which SGD takes too: here it is 0.9.
 _base_ = "feddrive.py"
 
-without = ["defects"]  # FedDrive's
 model = dict(type="BiSeNetV2Segmentor", loss=dict(_delete_=True, type="CrossEntropy"))
 train_dataloader = dict(batch_size=8, drop_last=True, num_workers=2)
 optim_wrapper = dict(

@@ -20,4 +20,8 @@ values = {
         val_dataloader=__idda,
         test_dataloader=__idda,
     ),
+    # they inherit from settings of FedDrive, and have no defects of its
+    "camvid_small": None,
+    "demo_towns_centralized": None,
+    "gta5_centralized": None,
 }

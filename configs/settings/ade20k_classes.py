@@ -6,7 +6,6 @@ __train = dict(img_path="images/training", seg_map_path="annotations/training")
 __test = dict(img_path="images/validation", seg_map_path="annotations/validation")
 
 setting = "ade20k_classes"
-without = ["defects", "style"]  # FedDrive's; and there is one domain
 model = dict(num_classes=150)
 train_dataloader = dict(
     dataset=dict(

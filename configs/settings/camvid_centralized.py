@@ -3,7 +3,6 @@ _base_ = "camvid.py"
 
 setting = "camvid_centralized"
 # there is one client
-without = ["algorithm", "batchnorm", "style", "defects"]
 train_dataloader = dict(partition=dict(_delete_=True, type="SinglePartition"))
 client_sampler = dict(clients_per_round=1)
 train_cfg = dict(local_epochs=1)

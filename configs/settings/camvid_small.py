@@ -13,7 +13,6 @@ __test = dict(
 __loader = dict(batch_size=8, num_workers=0)
 
 setting = "camvid_small"
-without = ["defects"]  # FedDrive's, which has no CamVid
 model = dict(num_classes=11)
 train_dataloader = dict(
     batch_size=8,

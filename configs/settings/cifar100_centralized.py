@@ -4,7 +4,6 @@
 _base_ = "../_base_/cifar100.py"
 
 setting = "cifar100_centralized"
-without = ["algorithm", "batchnorm", "style", "split"]  # there is one client
 train_dataloader = dict(partition=dict(_delete_=True, type="SinglePartition"))
 client_sampler = dict(clients_per_round=1)
 train_cfg = dict(max_rounds=1000, val_interval=10)

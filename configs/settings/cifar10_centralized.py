@@ -4,7 +4,6 @@
 _base_ = "../_base_/cifar10.py"
 
 setting = "cifar10_centralized"
-without = ["algorithm", "batchnorm", "style", "split"]  # there is one client
 train_dataloader = dict(partition=dict(_delete_=True, type="SinglePartition"))
 client_sampler = dict(clients_per_round=1)
 train_cfg = dict(max_rounds=500, val_interval=10)

@@ -2,7 +2,6 @@
 _base_ = "cityscapes_uniform.py"
 
 setting = "cityscapes_centralized"
-without = ["algorithm", "batchnorm", "style"]  # there is one client
 train_dataloader = dict(partition=dict(_delete_=True, type="SinglePartition"))
 client_sampler = dict(clients_per_round=1)
 train_cfg = dict(local_epochs=1)

@@ -4,7 +4,6 @@ _base_ = "demo_streets.py"
 
 setting = "demo_streets_centralized"
 # there is one client
-without = ["algorithm", "batchnorm", "style"]
 train_dataloader = dict(partition=dict(_delete_=True, type="SinglePartition"))
 client_sampler = dict(clients_per_round=1)
 optim_wrapper = dict(optimizer=dict(lr=0.05, weight_decay=5e-4))

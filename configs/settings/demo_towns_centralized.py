@@ -7,7 +7,6 @@ __size = (128, 256)  # height and width of the images
 
 setting = "demo_towns_centralized"
 # there is one client
-without = ["algorithm", "batchnorm", "style", "defects"]
 model = dict(num_classes=19, weights=None)
 train_dataloader = dict(
     batch_size=8,

@@ -3,7 +3,6 @@
 _base_ = "../_base_/cityscapes.py"
 
 setting = "gta5_centralized"
-without = ["algorithm", "batchnorm", "defects"]
 train_dataloader = dict(
     batch_size=8,
     drop_last=False,

@@ -8,7 +8,6 @@ _base_ = "../_base_/classification.py"
 __root = "data/imagenet"
 
 setting = "imagenet_centralized"
-without = ["algorithm", "batchnorm", "style"]  # there is one client
 model = dict(
     type="MobileNetV2GN",
     num_classes=1000,

@@ -4,7 +4,6 @@
 _base_ = "landmarks.py"
 
 setting = "landmarks_centralized"
-without = ["algorithm", "batchnorm", "style"]  # there is one client
 train_dataloader = dict(partition=dict(_delete_=True, type="SinglePartition"))
 client_sampler = dict(clients_per_round=1)
 train_cfg = dict(max_rounds=198, local_epochs=1, val_interval=1, val_last_rounds=1)

@@ -5,7 +5,6 @@ __data = dict(type="ListedDataset", data_root="data/mapillary", layout="mapillar
 __test = dict(split="splits/test", test_mode=True, **__data)
 
 setting = "mapillary_a"
-without = ["defects"]  # FedDrive's
 train_dataloader = dict(
     dataset=dict(
         pipeline=[

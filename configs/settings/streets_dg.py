@@ -12,7 +12,6 @@ __acdc = dict(type="ListedDataset", data_root="acdc", layout="acdc", split="spli
 __crop = dict(type="RandomScaleCrop", scale=(0.5, 1.5), crop_size=(512, 1024))
 
 setting = "streets_dg"
-without = ["defects"]  # FedDrive's
 train_dataloader = dict(
     dataset=dict(
         _delete_=True,

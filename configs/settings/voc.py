@@ -5,7 +5,6 @@ __data = dict(type="ListedDataset", data_root="data/voc", layout="voc")
 __test = dict(split="splits/test", test_mode=True, **__data)
 
 setting = "voc"
-without = ["defects"]  # FedDrive's
 model = dict(num_classes=21)
 train_dataloader = dict(
     dataset=dict(

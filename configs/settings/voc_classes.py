@@ -15,7 +15,6 @@ __source = dict(
 __lists = "ImageSets/Segmentation"
 
 setting = "voc_classes"
-without = ["defects", "style"]  # FedDrive's; and there is one domain
 model = dict(num_classes=20)
 train_dataloader = dict(
     dataset=dict(

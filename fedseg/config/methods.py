@@ -1,8 +1,7 @@
 """Experiments from parts: a setting and a list of methods.
 
 A *setting* (``configs/settings``) is a config with its name in ``setting``: data, clients, network,
-and the protocol, such as rounds, batches and precision. ``without`` lists the slots that make no
-sense in it.
+and the protocol, such as rounds, batches and precision.
 
 A *method* (``configs/methods``) is a config that is merged over the setting. Besides what it sets
 it can say:
@@ -64,6 +63,7 @@ SLOTS = (
     "defects",
 )
 SHARED = ("augmentation",)  # slots of any number of methods
+BETWEEN_CLIENTS = ("batchnorm", "algorithm", "style")  # slots without effect on a single client
 NAMES = Sequence[str] | str | None
 # what settings and methods say, which is no part of an experiment
 KEYS: Mapping[str, Any] = {
@@ -72,7 +72,6 @@ KEYS: Mapping[str, Any] = {
     "needs": NAMES,
     "append": Mapping[str, list] | None,
     "values": Mapping[str, Mapping[str, Any] | None] | None,
-    "without": NAMES,
 }
 
 
@@ -173,7 +172,6 @@ class Composition:
         _check_keys(path, config, hints)
         self.setting = config.get("setting")
         self.title = self.setting or path.stem
-        self.without = _as_list(config.get("without"))
         named = _as_list(config.get("methods"))
         if named and len(self.plain.layers) == 1:
             raise ConfigError(f"{path}: methods: need a _base_ to be merged over: name a setting")
@@ -193,6 +191,11 @@ class Composition:
             for path in (folder / "methods").glob("*.py"):
                 files[path.stem] = path
         return dict(sorted(files.items()))
+
+    @property
+    def has_one_client(self) -> bool:
+        """True if the setting trains one client on all images."""
+        return get(self.plain.values, "train_dataloader.partition.type") == "SinglePartition"
 
     @property
     def setting_names(self) -> list[str]:
@@ -235,9 +238,9 @@ class Composition:
         deciding: dict[str, Method] = {}
         for method, slot in [(one, slot) for one in methods for slot in one.slots]:
             decided, other = slot.replace("_", " "), deciding.setdefault(slot, method)
-            if slot in self.without:
+            if self.has_one_client and slot in BETWEEN_CLIENTS:
                 mistakes.add(
-                    f"methods: {method.name} does not apply to {self.title}: no {decided} there"
+                    f"methods: {method.name} does not apply to {self.title}: it has one client"
                 )
             elif other is not method and slot not in SHARED:
                 mistakes.add(

@@ -50,7 +50,15 @@ NEEDS: Mapping[str, Need] = {
     "batchnorm": Need(
         key="model.type",
         lack="no BatchNorm",
-        refused=("CNN", "MNISTCNN", "FEMNISTCNN", "MobileNetV2GN", "ResNet18GN", "ResNet20GN"),
+        refused=(
+            "CNN",
+            "MNISTCNN",
+            "FEMNISTCNN",
+            "CharLSTM",
+            "MobileNetV2GN",
+            "ResNet18GN",
+            "ResNet20GN",
+        ),
     ),
     "resnet": Need(
         key="model.type",

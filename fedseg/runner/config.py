@@ -181,7 +181,7 @@ def _is_of_user(config: Config, key: str) -> bool:
     layer = find_layer(layers, key)
     if layer is None or get(layer.values, key) != get(config, key):  # set in Python
         return True
-    is_record = layer is layers[0] and "setting" in layer.values
+    is_record = layer is layers[0] and "experiment_name" in layer.values  # a copy in a work dir
     return not is_record and not Path(layer.file).resolve().is_relative_to(CONFIGS)
 
 

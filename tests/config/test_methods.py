@@ -415,7 +415,7 @@ def test_a_config_with_imports_of_its_own_keeps_its_custom_imports(tmp_path):
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [*{"setting": 3, "methods": [3], "without": {}, "_base_": ("a", 3)}.items()],
+    [("setting", 3), ("methods", [3]), ("_base_", ("a", 3))],
 )
 def test_keys_of_a_composition_have_their_types(tmp_path, key, value):
     path = tmp_path / "mine.py"
