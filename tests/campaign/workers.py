@@ -49,6 +49,7 @@ def render(folder: Path, size: tuple[int, int], images: int) -> None:
 def streets(folder: Path, methods: list[str], changes: Mapping[str, Any]) -> dict[str, Any]:
     """A small round on the streets in ``folder / "streets"``."""
     config = compose(CONFIGS / "settings" / "demo_streets.py", methods).to_dict()
+    del config["setting"], config["methods"]
     size = {"crop_size": (64, 128), "base_size": (72, 128)}
     small = {
         "data_root": str(folder / "streets"),
