@@ -31,7 +31,7 @@ LAYERS = {
 }
 LAYERS["runner"] = {*GROUND, *LAYERS}
 LAYERS["parallel"] = {*LAYERS["runner"], "runner"}
-LAYERS["curvature"] = {*LAYERS["runner"], "runner", "parallel.cluster"}
+LAYERS["curvature"] = {*LAYERS["runner"], "runner"}
 LAYERS["report"] = {*LAYERS["curvature"], "curvature"}
 LAYERS["inference"] = {*LAYERS["report"], "report"}
 LAYERS["leaderboard"] = {*LAYERS["report"], "report"}

@@ -41,7 +41,7 @@ def test_tracked_files_name_no_machine_and_no_package_index():
     assert not found, "\n".join(found)
 
 
-def test_only_sweeps_and_workers_start_programs_and_nothing_runs_files():
+def test_only_sweeps_start_programs_and_nothing_runs_files():
     """A script that lies beside the clone or in a data root is not the project's to run."""
     starters = {"subprocess", "runpy", "exec", "eval", "system", "popen", "spec_from_file_location"}
     found = set()
@@ -56,9 +56,7 @@ def test_only_sweeps_and_workers_start_programs_and_nothing_runs_files():
             names += [getattr(called, "id", None), None if attribute == "eval" else attribute]
             names += [node.module] if isinstance(node, ast.ImportFrom) else []
             found |= {(str(place), name) for name in starters.intersection(names)}
-    # of runs; Ray's processes, and what deletes their folder when the run is killed; of commands
-    starters = ("fedseg/runner/sweep.py", "fedseg/parallel/cluster.py")
-    starters += ("tools/benchmarks/startup.py",)
+    starters = ("fedseg/runner/sweep.py", "tools/benchmarks/startup.py")
     configs = {("fedseg/config/layers.py", name) for name in ("eval", "exec")}  # a user's own
     trusted = {("fedseg/trust.py", "spec_from_file_location")}  # what --trust names
     assert found == configs | trusted | {(place, "subprocess") for place in starters}

@@ -26,7 +26,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="the run's seed (default: the config's, else 0)")
     parser.add_argument("--amp", action="store_true", help="bfloat16 arithmetic, on CPU and GPU")
     number = lambda text: int(text) if text.isdecimal() else text  # noqa: E731
-    text = "train clients on N workers in parallel, or 'auto' (needs the extra 'ray')"
+    text = "train clients on N workers, or 'auto': one for each GPU (needs the extra 'ray')"
     parser.add_argument("--workers", type=number, metavar="N", help=text)
     cli.add_cfg_options(parser, "override config fields, for example train_cfg.max_rounds=10")
     text = "check everything and print the plan; train nothing"

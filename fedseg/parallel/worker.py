@@ -1,8 +1,8 @@
 """A worker: it builds its trainer from the config alone, and keeps it for the run.
 
 The participants of a round form blocks of clients in ascending order, whose updates are summed by
-whoever trains them (:func:`fedseg.engine.executor.block_size`). Calls with one or several blocks go
-to workers, by a function of the round alone, so that each knows its own in advance.
+whoever trains them (:func:`fedseg.engine.executor.block_size`). Which worker trains a block is a
+function of the round alone, so that each knows its own in advance.
 """
 
 import heapq
@@ -14,9 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, wraps
-from itertools import chain, pairwise
 from logging import getLogger
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -27,45 +25,27 @@ from torch import Tensor
 
 from fedseg.core.aggregate import Outcome
 from fedseg.core.client_data import Job, JobStream, client_jobs
-from fedseg.core.messages import Message, Task, Update, num_bytes
+from fedseg.core.messages import Message, Task, Update
 from fedseg.engine.executor import block_size, train_block
 from fedseg.errors import DataError, ResourceError, resource_error
 from fedseg.evaluation.domains import EvalTask
 from fedseg.loaders.workers import SIGNALS
 from fedseg.memory import map_tensors
-from fedseg.parallel.cluster import serialize_tensors
+from fedseg.parallel.ray_start import serialize_tensors
 from fedseg.runner.build import build_evaluation, build_trainer
 from fedseg.runner.sampler import build_sampler
-from fedseg.runner.state_store import stage_file
 from fedseg.units import format_bytes, peak_memory
 
 Clients = tuple[int, ...]
 Block = tuple[int, int, Clients]  # round, exchange, clients
-# what an exchange's participants receive; options of the local optimizer's groups, as scheduled;
-# participants of a block
-Order = tuple[Message, Sequence[Mapping[str, Any]], int]
-
-TOGETHER = 1 << 23  # bytes of updates that a worker sends at a time, if there are several
-CALLS = 4  # at least, for each worker
+# what an exchange's participants receive; options of the local optimizer's groups, as scheduled
+Order = tuple[Message, Sequence[Mapping[str, Any]]]
 
 
-def cut(participants: Sequence[int], size: int) -> list[Clients]:
+def cut(participants: Sequence[Any], size: int) -> list[tuple[Any, ...]]:
     """Participants in blocks of ``size``, in order; no blocks of nobody, whatever the size."""
     starts = range(0, len(participants), size) if participants else ()
     return [tuple(participants[i : i + size]) for i in starts]
-
-
-def cut_calls(participants: Sequence[Any], size: int, w: Tensor, workers: int) -> list[Clients]:
-    """Participants in the portions that workers train in a call.
-
-    These are single blocks of ``size``; several, where models are small and participants many: a
-    call costs milliseconds. Then all workers get as many.
-    """
-    blocks = cut(participants, size)
-    several = min(TOGETHER // num_bytes([w]), len(blocks) // (workers * CALLS))
-    calls = min(len(blocks), workers * -(-len(blocks) // (workers * max(several, 1))))
-    bounds = [len(blocks) * number // calls for number in range(calls + 1)] if calls else []
-    return [tuple(chain(*blocks[first:last])) for first, last in pairwise(bounds)]
 
 
 def assign(costs: Sequence[float], workers: int) -> list[list[int]]:
@@ -95,28 +75,22 @@ class WorkerJobs(JobStream):
 
     Args:
         participants, first, last, exchanges: as :class:`JobStream`.
-        share: round -> the worker's own blocks.
-        begin: the block to begin with, its own or one that it took over; None: the first own one.
-        done: blocks of that exchange that it trained before.
+        share: round -> the worker's own blocks, ascending.
+        begin: the block to begin with.
     """
 
     share: Callable[[int], list[Clients]] | None = None
-    begin: Block | None = None
-    done: frozenset[Clients] = frozenset()
+    begin: Block = (1, 0, ())
 
     def blocks(self) -> Iterator[Block]:
-        """The blocks."""
-        now = self.begin[:2] if self.begin else (self.first, 0)
-        if self.begin:
-            yield self.begin
-        for round_ in range(now[0], self.last + 1):
+        """Yield the worker's blocks."""
+        for round_ in range(self.begin[0], self.last + 1):
             share = self.share(round_)
             for exchange in range(len(self.exchanges)):
-                if (round_, exchange) < now:
-                    continue
                 for clients in share:
-                    if (round_, exchange) != now or clients not in self.done:
-                        yield round_, exchange, clients
+                    block = (round_, exchange, clients)
+                    if block >= self.begin:
+                        yield block
 
     def __iter__(self) -> Iterator[Job]:
         for round_, number, clients in self.blocks():
@@ -169,26 +143,24 @@ class Worker:
     def build(
         self,
         config: dict[str, Any],
-        place: tuple[str, list[str], tuple[Path, str]],
+        place: tuple[str, list[str]],
         share: tuple[int, int],
         threads: int,
         checksum: str,
-    ) -> bool:
-        """Build everything that trains clients; whether the store of their states is seen here.
+    ) -> None:
+        """Build everything that trains clients.
 
         Args:
             config: the composed config.
-            place: the driver's current folder, the folders where it finds modules, and a file and
-                its text in that of the states, if they are on disk.
+            place: the driver's current folder, and the folders where it finds modules.
             share: this worker's number, from 0, and how many there are.
-            threads: for arithmetic on the CPU. checksum: of the driver's training data.
+            threads: for arithmetic on the CPU.
+            checksum: of the driver's training data.
         """
-        import ray
-
         for number in SIGNALS:  # the driver ends its workers itself
             signal.signal(number, signal.SIG_IGN)
-        serialize_tensors(ray)
-        folder, paths, (mark, text) = place
+        serialize_tensors()
+        folder, paths = place
         self.number, self.workers = share
         here = f"worker {self.number} on {platform.node()}"
         if not os.path.isdir(folder):
@@ -221,22 +193,17 @@ class Worker:
         )
         self._loop: Any = None
         self._received: tuple[tuple[int, int], Message] | None = None
-        self._plan, self._exchange, self._done = iter(()), (0, 0), set()
-        shared = mark.is_file() and mark.read_text() == text
-        self._states = mark.parent if shared else None
-        return self._states is not None
+        self._plan: Iterator[Block] = iter(())  # blocks to come, as their data stream does
 
     @_naming_lacks
     def train(self, tasks: list[Task], order: Order) -> Report:
-        """Train blocks of clients; their outcomes: the last one of a block has its sums."""
+        """Train a block of clients; their outcomes: the last one has the sums of the block."""
         begin, waited = time.perf_counter(), self.trainer.data.seconds_waiting
         message = self._receive(tasks[0], order)
         self._align(tasks)
-        outcomes = [
-            _to_send(outcome, self._states, outcome.task is tasks[-1])
-            for block in cut(tasks, order[2])
-            for outcome in train_block(self.trainer, list(block), message)
-        ]
+        outcomes = []
+        for outcome in train_block(self.trainer, tasks, message):
+            outcomes.append(_to_send(outcome, is_last=outcome.task is tasks[-1]))
         return self._report(begin, outcomes, self.trainer.data.seconds_waiting - waited)
 
     def _report(self, begin: float, value: Any, waiting: float = 0.0) -> Report:
@@ -249,7 +216,7 @@ class Worker:
             if self.run.round != task.round:
                 self.run.round = task.round
                 self.trainer.local.start_round(task.round)
-            message, groups, _ = order
+            message, groups = order
             ours = self.trainer.local.optimizer.param_groups
             for group, options in zip(ours, groups, strict=True):
                 group.update(options)
@@ -259,32 +226,28 @@ class Worker:
         return self._received[1]
 
     def _align(self, tasks: list[Task]) -> None:
-        """Let the data stream go on with this block: as planned, or anew where the plan changed."""
+        """Let the data stream go on with this block: as planned, or anew from it."""
         clients = tuple(task.client for task in tasks)
         block = (tasks[0].round, tasks[0].exchange, clients)
-        if block[:2] != self._exchange:
-            self._exchange, self._done = block[:2], set()
-        self._done.add(clients)
-        if next(self._plan, None) != block:
-            jobs = WorkerJobs(
-                self.run.client_sampler.participants,
-                block[0],
-                self.run.max_rounds,
-                self.trainer.algorithm.exchanges,
-                self._share,
-                block,
-                frozenset(self._done),
-            )
-            self._plan = jobs.blocks()
-            next(self._plan)
-            self.trainer.data.start(jobs)
+        if next(self._plan, None) == block:
+            return
+        jobs = WorkerJobs(
+            participants=self.run.client_sampler.participants,
+            first=block[0],
+            last=self.run.max_rounds,
+            exchanges=self.trainer.algorithm.exchanges,
+            share=self._share,
+            begin=block,
+        )
+        self._plan = jobs.blocks()
+        next(self._plan)
+        self.trainer.data.start(jobs)
 
-    def _share(self, round_: int) -> list[tuple[int, ...]]:
+    def _share(self, round_: int) -> list[Clients]:
         participants, data = self.run.client_sampler.participants(round_), self.trainer.data
-        size = block_size(len(participants), self.trainer)
-        calls = cut_calls(participants, size, self.trainer.flat.w, self.workers)
-        costs = [sum(data.num_steps(client) for client in call) for call in calls]
-        return [calls[i] for i in assign(costs, self.workers)[self.number]]
+        blocks = cut(participants, block_size(len(participants), self.trainer))
+        costs = [sum(data.num_steps(client) for client in block) for block in blocks]
+        return [blocks[number] for number in assign(costs, self.workers)[self.number]]
 
     @_naming_lacks
     def count(
@@ -305,17 +268,14 @@ class Worker:
 
 
 @torch.no_grad()
-def _to_send(outcome: Outcome, states: Path | None, last: bool) -> Outcome:
-    """Without what the driver has; a new state is on disk where the driver reads it there.
+def _to_send(outcome: Outcome, is_last: bool) -> Outcome:
+    """The outcome without the state that the driver has.
 
-    Copied, if it is not the last of a call: the next client's tensors may lie where these do.
+    Copied, if it is not the last of a block: the next client's tensors may lie where these do.
     """
-    copied = partial(map_tensors, Tensor.detach if last else Tensor.clone)
-    state, task = outcome.state, replace(outcome.task, state={})
-    if state and states is not None and outcome.reason is None:
-        state = stage_file(states, task.name, state)
-    else:
-        state = copied(state)
+    copied = partial(map_tensors, Tensor.detach if is_last else Tensor.clone)
+    task = replace(outcome.task, state={})
+    state = copied(outcome.state)
     result = outcome.result
     if result is not None:
         result = replace(

@@ -52,7 +52,8 @@ def load_config(
         amp: sets ``train_cfg.amp``.
         resume: sets ``resume``: continue from the newest checkpoint of the work dir.
         overwrite: sets ``overwrite``: delete the run in the work dir.
-        workers: train on so many workers (or ``"auto"``) with Ray.
+        workers: train on so many workers with Ray; ``"auto"``: one for each GPU of this machine, in
+            this process if it has none.
     """
     path, methods = setting_file(path), [methods] if isinstance(methods, str) else methods
     make_importable(path.resolve().parent)
@@ -147,15 +148,36 @@ def override(
     elif work_dir is not None:
         set_values(config, "--work-dir", {"work_dir": str(work_dir)})
     if workers is not None:
-        if config.get("executor") is None:
-            config["executor"] = {}
-        values = {"executor.type": "RayExecutor", "executor.num_workers": workers}
-        set_values(config, "--workers", values)  # beside executor's other options
+        _set_workers(config, workers)
     if resume:
         config["resume"] = True
     if overwrite:
         config["overwrite"] = True
     return config
+
+
+def _set_workers(config: Config, workers: int | str) -> None:
+    """Apply ``--workers``, beside the executor's other options."""
+    if workers == "auto":
+        if get(config, "executor.address") is not None:
+            raise ConfigError(
+                "--workers: must be a number if executor.address is set, not 'auto', which counts "
+                "the GPUs of this machine"
+            )
+        workers = _count_gpus()
+        if workers == 0:
+            set_values(config, "--workers", {"executor": None})
+            return
+    if config.get("executor") is None:
+        config["executor"] = {}
+    values = {"executor.type": "RayExecutor", "executor.num_workers": workers}
+    set_values(config, "--workers", values)
+
+
+def _count_gpus() -> int:
+    import torch  # which takes seconds
+
+    return torch.cuda.device_count()
 
 
 def override_fields(config: Config, options: Options) -> None:

@@ -1,6 +1,5 @@
 """Adapters against float64 torch over rounds with partial participation, and their reductions."""
 
-import forkray
 import pytest
 import torch
 import torch.nn.functional as F
@@ -121,12 +120,12 @@ def start(config):
     return {n: t.clone() for n, t in state.items()}
 
 
-@pytest.mark.parametrize(("conv", "workers"), [(False, None), (True, None), (False, 2)])
+@pytest.mark.parametrize("conv", [False, True])
 @pytest.mark.parametrize("rule", METHODS)
-def test_methods(tmp_path, monkeypatch, rule, conv, workers):
+def test_methods(tmp_path, rule, conv):
     lora, more = METHODS[rule]
     changes = changes_of(conv, lora=lora, **more)
-    config = run(tmp_path, **changes, **forkray.workers(monkeypatch, workers))
+    config = run(tmp_path, **changes)
     begin = start(config)
     rounds, own = federated(begin, rule)
     for number, expected in enumerate(rounds, 1):

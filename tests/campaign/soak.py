@@ -1,8 +1,8 @@
 """A long run on Ray, disturbed: ``python -m tests.campaign.soak --help``.
 
 Workers and their loader processes are killed at random. Fails if the run ends, if a process's
-memory, its open files, shared memory or the files of the run grow, or if a process, Ray's folder or
-a segment of shared memory that was theirs is left when it is stopped.
+memory, its open files, shared memory or the files of the run grow, or if a process or a segment of
+shared memory that was theirs is left when it is stopped.
 """
 
 import argparse

@@ -24,7 +24,7 @@ from fedseg.config.layers import CONFIGS
 from fedseg.config.methods import compose
 from fedseg.data_prep.segmentation import prepare_streets
 from fedseg.data_prep.segmentation_sets import IDDA, IddaOptions
-from fedseg.parallel.cluster import connected
+from fedseg.parallel.ray_start import start_ray
 from tests.campaign.sound import QUIET
 
 SILO = ["silobn", "fedasam", "swa"]
@@ -107,8 +107,8 @@ def main() -> int:
     asked = parser.parse_args()
     torch.set_num_threads(1)  # as a worker has
     wrong = 0
-    ray = connected(None, cpus=max(2, *asked.workers), gpus=0)  # one for all runs
-    with ray, tempfile.TemporaryDirectory() as scratch:
+    start_ray(None, cpus=max(2, *asked.workers), gpus=0)  # one for all runs
+    with tempfile.TemporaryDirectory() as scratch:
         for name, config in configs(Path(scratch), asked.only).items():
             rounds, done = {"train_cfg": {"max_rounds": asked.rounds}}, []
             for number, kills in ((0, False), *((n, False) for n in asked.workers), (2, True)):

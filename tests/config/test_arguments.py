@@ -78,7 +78,9 @@ OUTSIDE = {
     ("BATCH_TRANSFORMS", "RandomCrop"): {"padding": -1, "size": 0},
     ("BATCH_TRANSFORMS", "RandomFlip"): {"prob": 1.1},
     ("EXECUTORS", "RayExecutor"): {
-        **{"num_workers": 0, "cpus_per_worker": 0, "gpus_per_worker": -1.0},
+        "num_workers": 0,
+        "cpus_per_worker": 0,
+        "gpus_per_worker": -1.0,
         "restart_timeout": 0.0,
     },
     ("HOOKS", "ProgressHook"): {"metric": 1},

@@ -477,8 +477,15 @@ def test_workers_keep_the_other_options_of_the_executor():
     for option in ("executor.address=auto", "executor=dict(type='RayExecutor', address='auto')"):
         config = load_config("idda_rainy", options=[option], workers=2)
         assert config.executor == {"type": "RayExecutor", "num_workers": 2, "address": "auto"}
-    config = load_config("idda_rainy", workers="auto")
-    assert config.executor == {"type": "RayExecutor", "num_workers": "auto"}
+
+
+@pytest.mark.parametrize("gpus", [0, 4])
+def test_automatic_workers_are_one_for_each_gpu(monkeypatch, gpus):
+    monkeypatch.setattr("torch.cuda.device_count", lambda: gpus)
+    config = load_config("idda_rainy", options=["executor.type=RayExecutor"], workers="auto")
+    assert config.executor == ({"type": "RayExecutor", "num_workers": 4} if gpus else None)
+    with pytest.raises(ConfigError, match=r"^--workers: must be a number if executor\.address"):
+        load_config("idda_rainy", options=["executor.address=auto"], workers="auto")
 
 
 HARDER = "val_dataloader = dict(unseen=dict(dataset=dict(users='harder')))\n"

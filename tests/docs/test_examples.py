@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import cv2
-import forkray
 import numpy as np
 import pytest
 import torch
@@ -222,8 +221,8 @@ def test_top_k_of_all_entries_is_fedavg_and_of_few_changes_few(own, small, tmp_p
 
 
 @pytest.mark.parametrize("config", ["shapes_prototypes.py", "weather_prototypes.py"])
-def test_prototypes_travel(config, own, small, tmp_path, monkeypatch):
-    """The same bits on two workers, and the traffic of a count by hand."""
+def test_prototypes_travel(config, own, small, tmp_path):
+    """The traffic is that of a count by hand."""
     cfg = small(own / config, tmp_path / "run")
     runner = FederatedRunner.from_cfg(cfg)
     runner.train()
@@ -237,10 +236,6 @@ def test_prototypes_travel(config, own, small, tmp_path, monkeypatch):
         clients = len(line["participants"])
         assert line["bytes_down"] == clients * (model + 4 * classes * width)
         assert line["bytes_up"] == clients * (model + 4 * classes * (width + 1))
-    forkray.install(monkeypatch)
-    cfg = small(own / config, tmp_path / "workers")
-    cfg.executor = {"type": "RayExecutor", "num_workers": 2}
-    assert torch.equal(trained(cfg), runner.server.w)
 
 
 def test_a_server_rule_by_hand(own, small, tmp_path):
@@ -263,8 +258,7 @@ def test_a_number_travels_beside_the_update(own, small, tmp_path):
     assert run.history[0]["step_size"] == toyseg.history(cfg)[0]["step_size"]
 
 
-@pytest.mark.parametrize("workers", [None, 2])
-def test_a_robust_rule_by_hand(own, small, tmp_path, monkeypatch, workers):
+def test_a_robust_rule_by_hand(own, small, tmp_path):
     cfg = small(own / "shapes_median_clipping.py", tmp_path / "all")
     cfg.train_cfg.max_rounds = 1
     cfg.client_sampler.clients_per_round = 3
@@ -285,9 +279,6 @@ def test_a_robust_rule_by_hand(own, small, tmp_path, monkeypatch, workers):
     norms = [float(delta.norm()) for delta in deltas]
     assert len({*norms}) == 3
     shortened = [d * min(sorted(norms)[1] / n, 1) for d, n in zip(deltas, norms, strict=True)]
-    if workers:
-        forkray.install(monkeypatch)
-        cfg.executor = {"type": "RayExecutor", "num_workers": workers}
     torch.testing.assert_close(trained(cfg), start[0] - sum(shortened) / 3, rtol=1e-5, atol=1e-7)
 
 

@@ -1,32 +1,18 @@
-"""Which worker trains which clients."""
-
-from collections import Counter
+"""Which worker trains which clients; what a dry run says of it."""
 
 import pytest
 import torch
+import toyseg
 
 from fedseg.core.messages import Exchange
-from fedseg.parallel.worker import WorkerJobs, assign, cut, cut_calls, speed_up
+from fedseg.parallel.executor import RayExecutor
+from fedseg.parallel.worker import WorkerJobs, assign, cut, speed_up
+from fedseg.runner.plan import make_plan
 
 
 def test_blocks_hold_everyone_in_order():
     assert cut([3, 5, 8, 9, 11], 2) == [(3, 5), (8, 9), (11,)]
     assert cut([], 0) == []  # as of an evaluation all of whose images were dropped
-
-
-def test_small_updates_are_sent_together():
-    def sizes(clients, size, megabytes):
-        calls = cut_calls(range(clients), size, torch.empty(megabytes << 18), workers=2)
-        assert [client for call in calls for client in call] == list(range(clients))
-        assert all(len(call) % size == 0 for call in calls[:-1])
-        return Counter(map(len, calls))
-
-    assert sizes(100, 1, 1) == {7: 12, 8: 2}  # as many calls for each worker
-    assert sizes(1000, 8, 1) == {64: 13, 56: 3}
-    assert sizes(100, 1, 4) == {2: 50}  # of 8 MB
-    assert sizes(100, 1, 60) == {1: 100}
-    assert sizes(10, 1, 1) == {1: 10}
-    assert sizes(0, 1, 1) == {}
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 7])
@@ -45,26 +31,48 @@ def test_a_round_without_steps_is_no_faster():
 
 
 def jobs(**begin):
-    rounds = {1: [0, 1, 2, 3], 2: [1, 2], 3: [0, 3]}
-    own = {1: [(0,), (2,)], 2: [(2,)], 3: [(0,)]}
-    exchanges = [Exchange(), Exchange(full_gradient=True)]
-    return WorkerJobs(rounds.get, 1, 3, exchanges, own.get, **begin)
+    participants = {1: [0, 1, 2, 3], 2: [1, 2], 3: [0, 3]}
+    share = {1: [(0,), (2,)], 2: [(2,)], 3: [(0,)]}
+    return WorkerJobs(
+        participants=participants.get,
+        first=1,
+        last=3,
+        exchanges=[Exchange(), Exchange(full_gradient=True)],
+        share=share.get,
+        **begin,
+    )
 
 
 def test_a_worker_knows_its_jobs_of_all_rounds():
-    found = [(j.round, j.exchange, j.client, j.full) for j in jobs()]
-    assert found[:6] == [
-        *((1, 0, 0, False), (1, 0, 2, False)),
-        *((1, 1, 0, True), (1, 1, 0, False), (1, 1, 2, True), (1, 1, 2, False)),
-    ]
-    assert [job[0] for job in found] == [1] * 6 + [2] * 3 + [3] * 3
+    known = [(job.round, job.exchange, job.client, job.full) for job in jobs()]
+    assert known[:2] == [(1, 0, 0, False), (1, 0, 2, False)]
+    assert known[2:4] == [(1, 1, 0, True), (1, 1, 0, False)]
+    assert known[4:6] == [(1, 1, 2, True), (1, 1, 2, False)]
+    assert [job[0] for job in known] == [1] * 6 + [2] * 3 + [3] * 3
 
 
-def test_after_a_block_that_was_taken_over_the_own_ones_follow():
-    stolen = (1, 0, (3,))
-    done = frozenset([(0,), (3,)])
-    assert list(jobs(begin=stolen, done=done).blocks())[:4] == [
-        *(stolen, (1, 0, (2,)), (1, 1, (0,)), (1, 1, (2,))),
-    ]
-    last = (3, 1, (3,))
-    assert list(jobs(begin=last, done=frozenset([(0,), (3,)])).blocks()) == [last]
+def test_a_new_worker_begins_with_the_block_of_the_lost_one():
+    assert list(jobs(begin=(1, 0, (2,))).blocks())[:3] == [(1, 0, (2,)), (1, 1, (0,)), (1, 1, (2,))]
+    assert list(jobs(begin=(3, 1, (0,))).blocks()) == [(3, 1, (0,))]
+
+
+@pytest.mark.parametrize(
+    ("per_worker", "available", "gpus"),
+    [(None, 4, 1.0), (None, 1, 0.5), (None, 0, 0.0), (0.25, 4, 0.25), (0, 4, 0)],
+)
+def test_workers_share_the_gpus(per_worker, available, gpus):
+    executor = RayExecutor(num_workers=2, gpus_per_worker=per_worker)
+    assert executor.gpus(available) == gpus
+
+
+def test_the_plan_says_what_workers_bring(tmp_path):
+    threads = torch.get_num_threads()
+    changes = {
+        **toyseg.PLAIN,
+        "client_sampler": {"clients_per_round": "all"},
+        "executor": {"type": "RayExecutor", "num_workers": 2, "cpus_per_worker": 3},
+    }
+    plan = make_plan(toyseg.runner(toyseg.settings(tmp_path, **changes)))
+    assert plan["threads of a worker"] == 3 and torch.get_num_threads() == threads
+    assert plan["workers"] == 2 and plan["memory of a worker"] > 0
+    assert 1.7 < plan["expected speed-up"] <= 2

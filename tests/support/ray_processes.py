@@ -3,7 +3,7 @@
 import re
 import subprocess
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -36,11 +36,6 @@ def workers_of(pid: int, loaders: bool = False) -> list[int]:
     return [own for own in titled if loaders or everything.get(own, (own,))[0] not in titled]
 
 
-def folders_of(processes: dict[int, str]) -> set[Path]:
-    """Ray's folders that processes were started with."""
-    return {Path(name) for name in re.findall(r"/tmp/fedseg-ray-\w+", " ".join(processes.values()))}
-
-
 def segments_of(pids: Iterable[int]) -> set[Path]:
     """Segments of shared memory that these processes have mapped, and that have a name."""
     found = set()
@@ -52,15 +47,15 @@ def segments_of(pids: Iterable[int]) -> set[Path]:
 
 
 def left_behind(
-    processes: dict[int, str], seconds: float, segments: Iterable[Path] = ()
+    processes: dict[int, str], seconds: float, segments: Collection[Path] = ()
 ) -> list[str]:
-    """Those that are still there, their folders and segments, after so many seconds at most."""
-    files, deadline = folders_of(processes) | set(segments), time.monotonic() + seconds
+    """Those that are still there, and their segments, after so many seconds at most."""
+    deadline = time.monotonic() + seconds
     while True:
         now = {pid: args[:5] for pid, (_, args) in all_processes().items()}
         # by now another program may have the number; Ray's workers have titles that change
         left = [args for pid, args in processes.items() if now.get(pid) == args[:5]]
-        left += [str(file) for file in files if file.exists()]
+        left += [str(file) for file in segments if file.exists()]
         if not left or time.monotonic() > deadline:
             return left
         time.sleep(0.1)

@@ -2,7 +2,6 @@
 
 from types import SimpleNamespace
 
-import forkray
 import numpy as np
 import pytest
 import torch
@@ -42,13 +41,10 @@ RULES = {
 }
 
 
-@pytest.mark.parametrize("workers", [None, 2])
 @pytest.mark.parametrize("name", RULES)
-def test_rules(tmp_path, monkeypatch, name, workers):
+def test_rules(tmp_path, name):
     options, rule, keeps, size = RULES[name]
     changes = {"client_sampler": fixed(*PLAN), "compression": options}
-    changes |= {"state_store": {"keep": "disk" if workers else "memory"}}
-    changes |= forkray.workers(monkeypatch, workers)
     config = toyquad.run(tmp_path, {"type": "FedAvg"}, **changes)
     w, kept = np.array(toyquad.START), dict.fromkeys("abcd", 0.0)
     for number, (clients, after) in enumerate(zip(PLAN, trace(config)[1:], strict=True), start=1):

@@ -2,7 +2,6 @@
 
 import json
 
-import forkray
 import numpy as np
 import pytest
 import torch
@@ -36,10 +35,9 @@ def changes(sampler=POISSON, rounds=ROUNDS, **privacy):
     }
 
 
-@pytest.mark.parametrize("workers", [None, 2])
-def test_rounds(tmp_path, monkeypatch, workers):
+def test_rounds(tmp_path):
     """Clip, sum, noise, and q K for the denominator, whoever takes part, and if nobody does."""
-    options = changes(noise=0.5, clip=0.3, delta=0.01) | forkray.workers(monkeypatch, workers)
+    options = changes(noise=0.5, clip=0.3, delta=0.01)
     config = toyquad.run(tmp_path, {"type": "FedAvg"}, **options)
     w, took = np.array(toyquad.START), []
     for number, after in enumerate(trace(config)[1:], start=1):

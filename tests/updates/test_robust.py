@@ -1,6 +1,5 @@
 """Robust sums, against NumPy over several rounds with partial participation."""
 
-import forkray
 import numpy as np
 import pytest
 import torch
@@ -70,13 +69,12 @@ class FedMedian(FedAvg):
         return Median(self.weightings)
 
 
-@pytest.mark.parametrize("workers", [None, 2])
 @pytest.mark.parametrize("name", RULES)
-def test_rules(tmp_path, monkeypatch, name, workers):
+def test_rules(tmp_path, monkeypatch, name):
     """Clients in blocks would be summed before the rule sees them: it gets them one by one."""
     monkeypatch.setattr(executor, "MAX_BLOCKS", 2)
     options, rule = RULES[name]
-    changes = {"client_sampler": fixed(*PLAN), **forkray.workers(monkeypatch, workers)}
+    changes = {"client_sampler": fixed(*PLAN)}
     if name == "the user's own":
         config = toyquad.run(tmp_path, options, **changes)
     else:

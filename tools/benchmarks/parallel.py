@@ -103,7 +103,7 @@ def measure(config: Config, clients: int, repeats: int, workers: int) -> dict[st
     runner.executor.start(JobStream(draw, 1, engine.ENDLESS, exchanges))
     try:
         seconds = [measure_seconds(rounds) for _ in range(WARM_UP + repeats)][WARM_UP:]
-        memory = getattr(getattr(runner.executor, "pool", None), "memory", 0)
+        memory = runner.executor.workers.memory if workers else 0
     finally:
         runner.executor.close()
     chosen = [draw(WARM_UP + number) for number in range(1, repeats + 1)]
