@@ -177,7 +177,7 @@ class Cost:
 
 def cost_of(entry: Entry, folder: Path) -> Cost:
     """Rehearse a round with a few random images, as ``tools/train.py --dry-run`` does."""
-    from fedseg.runner.plan import make_plan
+    from fedseg.runner.plan import rehearse
     from fedseg.runner.runner import FederatedRunner
 
     config = load(entry)
@@ -190,19 +190,19 @@ def cost_of(entry: Entry, folder: Path) -> Cost:
     config.test_dataloader = config.test_evaluator = config.test_cfg = None
     config.default_hooks = dict(checkpoint=None, progress=None, pictures=None)
     runner = FederatedRunner.from_cfg(config)
-    plan = make_plan(runner)
-    algorithm, size = runner.algorithm, 4 * plan["parameters"]
+    runner.build_federation()
+    rehearsal = rehearse(runner.trainer, runner.server, 0)
+    algorithm, size = runner.algorithm, 4 * runner.flat.num_parameters
     trained = sum(exchange.train for exchange in algorithm.exchanges)
-    gradients = str(plan["forward-backward passes per step"])
+    gradients = str(runner.optim_wrapper.passes * algorithm.exchanges[-1].gradients)
     if trained > 1:
         gradients = f"{trained} x {gradients}"
     if any(exchange.full_gradient for exchange in algorithm.exchanges):
         gradients += ", and one over all images"
     if runner.cfg.get("local_loss") is not None:
         gradients += ", and the loss"
-    kept = plan["client state when all have trained"] / plan["clients"]
-    down, up = (plan[f"traffic {way} per round"]["min"] for way in ("down", "up"))
-    return Cost(gradients, *(f"{round(part / size, 1):g}" for part in (down, up, kept)))
+    costs = (rehearsal.down, rehearsal.up, rehearsal.state)
+    return Cost(gradients, *(f"{round(cost / size, 1):g}" for cost in costs))
 
 
 def write_images(folder: Path) -> None:

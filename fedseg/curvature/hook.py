@@ -22,7 +22,6 @@ from fedseg.errors import ConfigError, TrainingError
 from fedseg.registry import HOOKS
 from fedseg.runs.curvature_files import CURVATURE, OF_MODEL, OF_PARTICIPANTS
 
-PRODUCTS = 25  # products that one eigenvalue takes, about
 QUANTITIES = (*OF_MODEL, *OF_PARTICIPANTS)
 
 
@@ -96,20 +95,6 @@ class CurvatureHook(FederatedHook):
         lines = [line for line in history if "curvature" in (line.get("seconds") or {})]
         series = {name: [line.get(name) for line in lines] for name in self.quantities}
         return {CURVATURE: {"rounds": [line["round"] for line in lines], **series}} if lines else {}
-
-    def seconds_in_all(self, runner: Any) -> float:
-        """Seconds of all measurements, estimated from one product; for ``--dry-run``."""
-        self.before_train(runner)
-        surface = self._surface(runner, personal=False)
-        products = Products(surface)
-        begin = time.perf_counter()
-        products(np.ones(products.n))
-        seconds = (time.perf_counter() - begin) / len(surface.data)
-        images = len(surface.data) * ("lambda_max" in self.quantities)
-        if "client_lambda_max" in self.quantities:
-            sizes = [runner.data.sizes[c] for c in runner.client_sampler.participants(1)]
-            images += sum(min(size, self.samples) for size in sizes)
-        return PRODUCTS * seconds * images * (runner.max_rounds // self.interval)
 
     def _surface(self, runner: Run, personal: bool = True) -> LossSurface:
         point = Point("global model", runner.server.w, runner.server.buffers)

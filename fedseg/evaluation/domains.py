@@ -1,7 +1,6 @@
 """Evaluation by domain: images, BatchNorm statistics and metrics, and the loops that run it."""
 
 import json
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -358,14 +357,13 @@ class DomainEvaluator:
         states = [(run.client_sizes[client], run.store.get(client)) for client in clients]
         return run.local_state.personal_model(w, buffers, states, own_model)
 
-    def time_batches(self, test: EvaluationSet, w: Tensor, buffers: Tensor, batches: int) -> float:
-        """Seconds a sample takes, from the first few batches; nothing is scored."""
-        chosen = test.samples[: batches * test.batch_size]
+    def predict_samples(
+        self, test: EvaluationSet, chosen: np.ndarray, w: Tensor, buffers: Tensor
+    ) -> None:
+        """Predict samples of a set with one model; nothing is scored."""
         task = EvalTask(test.plan(chosen), w, buffers, self.needs_batches)
-        begin = time.perf_counter()
         for _ in self._predict(test, task):
             pass
-        return (time.perf_counter() - begin) / len(chosen)
 
     def has_own_clients(self, test: EvaluationSet) -> bool:
         """True if a set is evaluated by domain: clients are once, with their own state."""

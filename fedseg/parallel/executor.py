@@ -22,7 +22,7 @@ from fedseg.engine.executor import Executor, block_size
 from fedseg.errors import LoaderKilled, UserError, WorkersLost
 from fedseg.evaluation.domains import EvalTask
 from fedseg.parallel.ray_start import import_ray, start_ray
-from fedseg.parallel.worker import Report, Worker, assign, cut, speed_up
+from fedseg.parallel.worker import Report, Worker, assign, cut
 from fedseg.registry import EXECUTORS
 from fedseg.units import format_bytes
 
@@ -313,25 +313,6 @@ class RayExecutor(Executor):
         if self.gpus_per_worker is None:
             return min(1.0, available / self.num_workers)
         return self.gpus_per_worker
-
-    def plan(self, costs: list[list[int]], memory: int) -> dict[str, Any]:
-        """Facts for ``--dry-run``.
-
-        Args:
-            costs: local steps of each round's clients.
-            memory: of a worker, bytes.
-        """
-        speed_ups = []
-        for steps in costs:
-            blocks = cut(steps, block_size(len(steps), self.trainer))
-            speed_ups.append(speed_up([sum(block) for block in blocks], self.num_workers))
-        facts: dict[str, Any] = {"workers": self.num_workers, "threads of a worker": self.cpus}
-        gpus = self.gpus(torch.cuda.device_count())
-        if gpus:
-            facts["GPUs of a worker"] = gpus
-        facts["memory of a worker"] = memory
-        facts["expected speed-up"] = sum(speed_ups) / len(speed_ups)
-        return facts
 
     def start(self, jobs: Iterable[Job]) -> None:
         """Start the workers; each knows its jobs itself."""

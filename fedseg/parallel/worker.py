@@ -63,12 +63,6 @@ def assign(costs: Sequence[float], workers: int) -> list[list[int]]:
     return [sorted(share) for share in shares]
 
 
-def speed_up(costs: Sequence[float], workers: int) -> float:
-    """The speedup of a round, if every worker is as fast as one alone."""
-    longest = max(sum(costs[p] for p in share) for share in assign(costs, workers))
-    return sum(costs) / longest if longest else 1.0
-
-
 @dataclass(frozen=True)
 class WorkerJobs(JobStream):
     """The jobs of one worker from a block on, in the order in which it will be asked for them.

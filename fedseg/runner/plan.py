@@ -1,11 +1,10 @@
-"""The plan of a run, made without running it: the content of ``train.py --dry-run``."""
+"""The plan of a run, made without running it: the content of ``fedseg train --dry-run``."""
 
 import itertools
 import statistics
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
@@ -13,90 +12,131 @@ from rich.console import Console
 from rich.table import Table
 
 from fedseg.core.client_data import ClientData, Job
-from fedseg.core.messages import Task
+from fedseg.core.messages import Task, num_bytes
 from fedseg.core.server import Server
 from fedseg.engine.trainer import ClientTrainer
+from fedseg.evaluation.sets import EvaluationSet
 from fedseg.memory import threads
 from fedseg.runner.runner import FederatedRunner
 from fedseg.units import format_bytes, format_duration, peak_memory
 
 TIMED_STEPS = 3
-PATIENCE = 5  # seconds of steps or test images after which no further ones are timed
-BYTES = (
-    "traffic down per round",
-    "traffic up per round",
-    "client state when all have trained",
-    "peak memory so far",
-    "memory of a worker",
-    "peak GPU memory so far",
-)
+PATIENCE = 5  # seconds of local steps after which no further ones are timed
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run will take; seconds are estimates from this machine in its present state."""
+
+    clients: int
+    clients_per_round: float  # median over the rounds
+    training_images: int
+    test_images: dict[str, int]  # by test set
+    rounds: int
+    evaluations: int
+    bytes_down: int  # of a round with as many clients
+    bytes_up: int
+    peak_memory: int  # bytes, of the rehearsal in this process; on CUDA of the GPU
+    seconds_per_step: float
+    seconds_per_test_batch: float
+    seconds: float  # of the whole run in one process
 
 
 @threads()  # an executor may set their number
-def make_plan(runner: FederatedRunner) -> dict[str, Any]:
-    """Build the federation, rehearse a round with one client, time test batches, count the rest.
+def make_plan(runner: FederatedRunner) -> Plan:
+    """Build the federation, rehearse a round with one client, time a test batch, count the rest.
 
-    Nothing is written to the work dir's history or checkpoints. Seconds are estimates from this
-    machine in its present state; memory, traffic and client state are in bytes.
+    Nothing is written to the work dir's history or checkpoints. What hooks do is not timed.
     """
     runner.build_federation()
     for postprocessor in runner.trainer.postprocessors:
         postprocessor.check(runner)
-    data, loop, algorithm, server = runner.data, runner.train_loop, runner.algorithm, runner.server
+    data, server = runner.data, runner.server
+    most_steps = max(range(len(data.clients)), key=data.num_steps)
+    rehearsal = rehearse(runner.trainer, server, most_steps)
+    participants = []
+    for round_ in range(1, runner.max_rounds + 1):
+        participants.append(runner.client_sampler.participants(round_))
+    steps = sum(_steps_of_round(runner, clients) for clients in participants)
+    clients_per_round = statistics.median(map(len, participants))
+    tests = runner.val_loop.sets if runner.val_loop is not None else []
+    seconds_per_test_image = _time_test_image(runner, tests[0]) if tests else 0.0
+    training = steps * rehearsal.step_seconds
+    testing = _predictions(runner) * seconds_per_test_image
+    return Plan(
+        clients=len(data.clients),
+        clients_per_round=clients_per_round,
+        training_images=sum(data.sizes),
+        test_images={test.name: len(test.samples) for test in tests},
+        rounds=runner.max_rounds,
+        evaluations=_evaluations(runner),
+        bytes_down=round(rehearsal.down * clients_per_round),
+        bytes_up=round(rehearsal.up * clients_per_round),
+        peak_memory=_peak_memory(server.w.device),
+        seconds_per_step=rehearsal.step_seconds,
+        seconds_per_test_batch=seconds_per_test_image * tests[0].batch_size if tests else 0.0,
+        seconds=training + testing,
+    )
+
+
+def _steps_of_round(runner: FederatedRunner, clients: list[int]) -> int:
+    """Local steps of a round; a batch of a full gradient counts as one."""
+    data, steps = runner.data, 0
+    for exchange in runner.algorithm.exchanges:
+        for client in clients:
+            if exchange.train:
+                steps += data.num_steps(client)
+            if exchange.full_gradient:
+                steps += len(data.full_sizes(client))
+    return steps
+
+
+def _evaluations(runner: FederatedRunner) -> int:
+    """The number of evaluations of the run."""
+    if runner.val_loop is None:
+        return 0
+    loop = runner.train_loop
     rounds = range(1, runner.max_rounds + 1)
-    participants = [runner.client_sampler.participants(r) for r in rounds]
-    steps = [sum(data.num_steps(c) for c in chosen) for chosen in participants]
-    evaluations = loop.val_initial + sum(loop.evaluates(r) for r in rounds)
-    evaluations = evaluations if runner.val_loop is not None else 0
-    longest = max(next(filter(None, participants), [0]), key=data.num_steps)
-    console = Console(stderr=True)
-    told = f"rehearsing up to {TIMED_STEPS + 1} local steps of client {data.clients[longest]!r}"
-    console.print(told, markup=False)
-    rehearsal = rehearse(runner.trainer, server, longest)
-    val_seconds, final_seconds = _time_evaluation(runner, console) if evaluations else (0.0, 0.0)
-    exchanges = algorithm.exchanges
-    trained = sum(exchange.train for exchange in exchanges)
-    full_gradients = sum(exchange.full_gradient for exchange in exchanges)
-    training = rehearsal.step_seconds * sum(steps) * trained
-    if full_gradients:
-        batches = sum(len(data.full_sizes(c)) for chosen in participants for c in chosen)
-        training += rehearsal.full_seconds * batches * full_gradients
-    gpu_memory, workers = {}, {}
-    if server.w.is_cuda:
-        gpu_memory["peak GPU memory so far"] = torch.cuda.max_memory_allocated(server.w.device)
-    if hasattr(runner.executor, "plan"):
-        costs = [[data.num_steps(c) for c in chosen] for chosen in participants]
-        workers = runner.executor.plan(costs, peak_memory() or 0)
-    hooks = sum(h.seconds_in_all(runner) for h in runner.hooks if hasattr(h, "seconds_in_all"))
-    return {
-        "clients": len(data.clients),
-        "samples": sum(data.sizes),
-        "samples per client": _spread(data.sizes),
-        "clients per round": _spread([len(chosen) for chosen in participants]),
-        "local steps per client": _spread([data.num_steps(c) for c in range(len(data.clients))]),
-        "local steps per round": _spread(steps),
-        "forward-backward passes per step": runner.optim_wrapper.passes * exchanges[-1].gradients,
-        "rounds": runner.max_rounds,
-        "evaluations": evaluations,
-        "test samples": {s.name: len(s.samples) for s in getattr(runner.val_loop, "sets", [])},
-        "parameters": runner.flat.num_parameters,
-        "traffic down per round": _spread([rehearsal.down * len(c) for c in participants]),
-        "traffic up per round": _spread([rehearsal.up * len(c) for c in participants]),
-        "client state when all have trained": rehearsal.state * len(data.clients),
-        "peak memory so far": peak_memory() or 0,
-        **gpu_memory,
-        **workers,
-        "seconds per local step": rehearsal.step_seconds,
-        **({"seconds per full-gradient batch": rehearsal.full_seconds} if full_gradients else {}),
-        "seconds per evaluation": val_seconds,
-        **({"seconds of the evaluation at the end": final_seconds} if final_seconds else {}),
-        **({"seconds of hooks in all rounds": hooks} if hooks else {}),
-        "estimated seconds": training + evaluations * val_seconds + final_seconds + hooks,
-    }
+    return int(loop.val_initial) + sum(loop.evaluates(round_) for round_ in rounds)
 
 
-def _spread(values: list[int]) -> dict[str, float]:
-    return {"min": min(values), "median": statistics.median(values), "max": max(values)}
+def _predictions(runner: FederatedRunner) -> int:
+    """The number of test images that the run predicts; its last evaluation may have more sets."""
+    if runner.val_loop is None:
+        return 0
+    last = runner.val_loop.num_predictions(runner.max_rounds)
+    return (_evaluations(runner) - 1) * runner.val_loop.num_predictions(0) + last
+
+
+def _time_test_image(runner: FederatedRunner, test: EvaluationSet) -> float:
+    """Seconds that a test image takes: of a second batch, unless the first is slow or the only."""
+    server = runner.server
+    first = test.samples[: test.batch_size]
+    second = test.samples[test.batch_size : 2 * test.batch_size]
+    for chosen in (first, second):
+        if len(chosen) == 0:
+            break
+        begin = _now(server.w.device)
+        runner.val_loop.domains.predict_samples(test, chosen, server.w, server.buffers)
+        seconds = _now(server.w.device) - begin
+        seconds_per_image = seconds / len(chosen)
+        if seconds > PATIENCE:
+            break
+    return seconds_per_image
+
+
+def _peak_memory(device: torch.device) -> int:
+    """Bytes of memory used at most: of the GPU, or of this process."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    return peak_memory() or 0
+
+
+def _now(device: torch.device) -> float:
+    """The time in seconds, once a GPU has done what it was given."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter()
 
 
 class _FewBatches(ClientData):
@@ -105,7 +145,7 @@ class _FewBatches(ClientData):
     def __init__(self, source: ClientData, count: int, device: torch.device) -> None:
         self.source, self.count, self.device = source, count, device
         self.clients, self.sizes, self.fits_model = source.clients, source.sizes, source.fits_model
-        self.seconds: dict[bool, list[float]] = {True: [], False: []}  # by Job.full
+        self.seconds: list[float] = []
 
     def num_steps(self, client: int) -> int:
         return min(self.count, self.source.num_steps(client))
@@ -113,37 +153,32 @@ class _FewBatches(ClientData):
     def full_sizes(self, client: int) -> list[int]:
         return self.source.full_sizes(client)[: self.count]
 
-    def _now(self) -> float:
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
-        return time.perf_counter()
-
     def batches(self, job: Job) -> Iterator[Any]:
         moments = []
         self.source.start([job])
         try:
             for batch in itertools.islice(self.source.batches(job), self.count):
-                moments.append(self._now())
+                moments.append(_now(self.device))
                 if moments[-1] - moments[0] > PATIENCE:
                     break
                 yield batch
             else:
-                moments.append(self._now())
+                moments.append(_now(self.device))
         finally:
             self.source.close()
-        durations = [b - a for a, b in itertools.pairwise(moments)]
-        self.seconds[job.full] += durations[1:] or durations  # the first one warms up
+        if not job.full:
+            durations = [end - begin for begin, end in itertools.pairwise(moments)]
+            self.seconds += durations[1:] or durations  # the first one warms up
 
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """Costs of one client in a round: bytes down, up and of its state, seconds of a batch."""
+    """What one client takes in a round."""
 
-    down: int
-    up: int
-    state: int
-    step_seconds: float
-    full_seconds: float
+    down: int  # bytes that it receives
+    up: int  # bytes that it sends
+    state: int  # bytes that it keeps until its next round
+    step_seconds: float  # of a local step
 
 
 def rehearse(trainer: ClientTrainer, server: Server, client: int) -> Rehearsal:
@@ -164,13 +199,19 @@ def rehearse(trainer: ClientTrainer, server: Server, client: int) -> Rehearsal:
     try:
         for number, exchange in enumerate(algorithm.exchanges):
             server.exchange = number
-            name, samples = few.clients[client], few.sizes[client]
-            task = Task(1, number, client, name, samples, few.num_steps(client), {})
+            task = Task(
+                round=1,
+                exchange=number,
+                client=client,
+                name=few.clients[client],
+                num_samples=few.sizes[client],
+                num_steps=few.num_steps(client),
+                state={},
+            )
             message = algorithm.broadcast(server)
             result = trainer.train(task, message)
             down += server.traffic(message.size, not message.w_is_known)
-            sent = result.update.size(server.w.shape)
-            up += server.traffic(sent, exchange.train)
+            up += server.traffic(result.update.size(server.w.shape), exchange.train)
             if number < len(algorithm.exchanges) - 1:  # the last one would change the server
                 aggregate = algorithm.new_aggregate()
                 aggregate.add(result)
@@ -178,46 +219,32 @@ def rehearse(trainer: ClientTrainer, server: Server, client: int) -> Rehearsal:
     finally:
         trainer.data, trainer.call_hook = before
         server.scratch.clear()
-    state = sum(tensor.numel() * tensor.element_size() for tensor in result.state.values())
-    seconds = {full: statistics.median(few.seconds[full] or [0.0]) for full in few.seconds}
-    return Rehearsal(down, up, state, seconds[False], seconds[True])
+    return Rehearsal(
+        down=down,
+        up=up,
+        state=num_bytes(result.state.values()),
+        step_seconds=statistics.median(few.seconds or [0.0]),
+    )
 
 
-def _time_evaluation(runner: FederatedRunner, console: Console) -> tuple[float, float]:
-    """Seconds of an evaluation, and of the sets that are evaluated only at the end."""
-    each = final = 0.0
-    w, buffers = runner.server.w, runner.server.buffers
-    for test in runner.val_loop.sets:
-        console.print(f"timing a batch of {test.name} ({len(test.samples)} images)", markup=False)
-        time_batches = partial(runner.val_loop.domains.time_batches, test, w, buffers)
-        times = time_batches(1)
-        if times * test.batch_size < PATIENCE / 2:  # the first one warms up
-            times = time_batches(2)
-        seconds = times * runner.val_loop.domains.num_predictions([test], final=False)
-        if test.final_only:
-            final += seconds
-        else:
-            each += seconds
-    return each, final
-
-
-def print_plan(plan: dict[str, Any]) -> None:
+def print_plan(plan: Plan) -> None:
     """Show a plan as a table."""
+    tests = [f"{name} {count:,}" for name, count in plan.test_images.items()]
+    rows = {
+        "clients": f"{plan.clients:,}",
+        "clients per round": f"{plan.clients_per_round:,g}",
+        "training images": f"{plan.training_images:,}",
+        "test images": ", ".join(tests) or "none",
+        "rounds": f"{plan.rounds:,}",
+        "evaluations": f"{plan.evaluations:,}",
+        "traffic down per round": format_bytes(plan.bytes_down),
+        "traffic up per round": format_bytes(plan.bytes_up),
+        "peak memory so far": format_bytes(plan.peak_memory),
+        "seconds per local step": f"{plan.seconds_per_step:.3f}",
+        "seconds per test batch": f"{plan.seconds_per_test_batch:.3f}",
+        "estimated time": format_duration(plan.seconds),
+    }
     table = Table(title="plan", show_header=False)
-    for name, value in plan.items():
-        table.add_row(name.replace("estimated seconds", "estimated time"), _text(name, value))
+    for name, text in rows.items():
+        table.add_row(name, text)
     Console().print(table)
-
-
-def _text(name: str, value: Any) -> str:
-    if isinstance(value, dict):
-        if set(value) == {"min", "median", "max"}:
-            if value["min"] == value["max"]:
-                return _text(name, value["min"])
-            return " / ".join(_text(name, value[k]) for k in ("min", "median", "max"))
-        return ", ".join(f"{k} {v:,}" for k, v in value.items()) or "none"
-    if name in BYTES:
-        return format_bytes(value)
-    if name == "estimated seconds":
-        return format_duration(value)
-    return f"{value:.3f}" if isinstance(value, float) and value % 1 else f"{value:,.0f}"

@@ -251,7 +251,7 @@ def expected_seconds(jobs: Sequence[Job]) -> dict[Job, float | str]:
                     config = load_config(*key[:2], folder, job.options, job.seed, job.amp)
                     config["log_level"] = "ERROR"
                     runner = FederatedRunner.from_complete(check(config))
-                    rehearsed[key] = make_plan(runner)["estimated seconds"]
+                    rehearsed[key] = make_plan(runner).seconds
                 except UserError as error:
                     rehearsed[key] = str(error)
         whole = rehearsed[key]

@@ -9,7 +9,6 @@ import toyseg
 
 from fedseg.errors import ConfigError, TrainingError
 from fedseg.registry import HOOKS, build
-from fedseg.runner.plan import make_plan
 from fedseg.runs.curvature_files import measured_value
 from fedseg.runs.run_files import read_runs
 
@@ -93,12 +92,6 @@ def test_models_that_are_thrown_away_do_not_count(tmp_path):
 def test_images_that_only_come_augmented_are_refused_before_training(tmp_path):
     with pytest.raises(ConfigError, match="val_dataloader"):
         toyquad.run(tmp_path, {"type": "FedAvg"}, custom_hooks=[HOOK])
-
-
-def test_the_plan_has_its_cost(tmp_path):
-    runner = toyseg.runner(toyseg.settings(tmp_path, custom_hooks=[HOOK]))
-    plan = make_plan(runner)
-    assert 0 < plan["seconds of hooks in all rounds"] < plan["estimated seconds"]
 
 
 def test_wrong_quantities_are_named():

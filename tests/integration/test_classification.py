@@ -316,10 +316,8 @@ def test_a_dry_run_tells_the_plan_and_writes_nothing(tmp_path, root, capsys):
         cells = [cell.strip() for cell in line.split("│")[1:-1]]
         if len(cells) == 2:
             rows[cells[0]] = cells[1]
-    assert rows["clients"] == "6" and rows["samples"] == "60" and rows["rounds"] == "6"
-    assert rows["samples per client"] == "3 / 10 / 17"
-    assert rows["forward-backward passes per step"] == "2"
-    assert rows["test samples"] == "test 22, corrupted 220"
+    assert rows["clients"] == "6" and rows["training images"] == "60" and rows["rounds"] == "6"
+    assert rows["test images"] == "test 22, corrupted 220"
     assert rows["evaluations"] == "2"
     assert not (tmp_path / "run").exists()
 

@@ -7,22 +7,22 @@ import toyseg
 from algorithm_table import ENTRIES
 
 from fedseg.core.client_data import ClientData
+from fedseg.core.messages import num_bytes
 from fedseg.errors import ConfigError
 from fedseg.loaders.streaming import StreamingData
-from fedseg.runner.plan import make_plan
+from fedseg.runner.plan import make_plan, rehearse
 
 PLAIN = toyseg.PLAIN["optim_wrapper"]
 SAM = {"type": "SAMOptimWrapper", "rho": 0.1, "optimizer": {"type": "SGD", "lr": 0.1}}
 
 
-def settings(folder, name, wrapper=None, personal=toyseg.SILOBN):
-    """One round on the toy. wrapper: the local optimizer, if it is not SGD."""
-    if name == "FedGamma":  # SCAFFOLD's rule with SAM
-        wrapper = SAM
+def settings(folder, name, personal=toyseg.SILOBN):
+    """One round on the toy."""
+    wrapper = SAM if name == "FedGamma" else PLAIN  # SCAFFOLD's rule with SAM
     return toyseg.settings(
         folder,
         algorithm={"_delete_": True, "type": name, **ENTRIES[name].options},
-        optim_wrapper={"_delete_": True, **wrapper} if wrapper else PLAIN,
+        optim_wrapper={"_delete_": True, **wrapper},
         train_cfg={"max_rounds": 1},
         val_dataloader=None,
         val_evaluator=None,
@@ -30,14 +30,20 @@ def settings(folder, name, wrapper=None, personal=toyseg.SILOBN):
     )
 
 
-def same_as_a_real_round(config):
-    plan = make_plan(toyseg.runner({**config, "work_dir": config["work_dir"] + "-plan"}))
+def rehearsed(config):
+    """The plan of a run, and what one of its clients takes."""
+    runner = toyseg.runner({**config, "work_dir": config["work_dir"] + "-plan"})
+    plan = make_plan(runner)
+    return plan, rehearse(runner.trainer, runner.server, 0)
+
+
+def check_traffic(config):
+    """Compare a plan with a real round; returns what a client takes."""
+    plan, client = rehearsed(config)
     toyseg.train(config)
     (line,) = toyseg.history(config)
-    for name in ("down", "up"):
-        expected = plan[f"traffic {name} per round"]
-        assert set(expected.values()) == {line[f"bytes_{name}"]}
-    return plan
+    assert (plan.bytes_down, plan.bytes_up) == (line["bytes_down"], line["bytes_up"])
+    return client
 
 
 @pytest.mark.parametrize(
@@ -50,11 +56,10 @@ def same_as_a_real_round(config):
 )
 def test_traffic_is_that_of_a_real_round(tmp_path, name, personal):
     config = settings(tmp_path, name, personal=personal)
-    plan = same_as_a_real_round(config)
+    client = check_traffic(config)
     states = toyseg.client_states(config)["clients"].values()
-    sizes = [sum(t.numel() * t.element_size() for t in s.values()) for s in states]
-    kept = plan["client state when all have trained"] / len(toyseg.USERS)
-    assert kept == (sizes[0] if sizes else 0)
+    sizes = [num_bytes(state.values()) for state in states]
+    assert client.state == (sizes[0] if sizes else 0)
 
 
 def test_the_plan_leaves_the_server_as_it_was(tmp_path):
@@ -67,26 +72,18 @@ def test_the_plan_leaves_the_server_as_it_was(tmp_path):
     assert not runner.server.scratch
 
 
-@pytest.mark.parametrize(
-    ("name", "wrapper", "passes"),
-    [("FedAvg", None, 1), ("FedAvg", SAM, 2), ("FedSMOO", None, 2), ("MIME", SAM, 4)],
-)
-def test_passes_a_step(tmp_path, name, wrapper, passes):
-    plan = make_plan(toyseg.runner(settings(tmp_path, name, wrapper)))
-    assert plan["forward-backward passes per step"] == passes
-
-
-def test_full_gradients_are_timed_by_themselves(tmp_path):
-    mime = make_plan(toyseg.runner(settings(tmp_path, "MIME")))
-    plain = make_plan(toyseg.runner(settings(tmp_path, "FedAvg")))
-    assert mime["seconds per full-gradient batch"] > 0 and mime["seconds per local step"] > 0
-    assert "seconds per full-gradient batch" not in plain
-    assert mime["local steps per round"] == plain["local steps per round"]
+def test_the_time_of_a_run_is_that_of_its_steps_and_test_images(tmp_path):
+    config = toyseg.settings(tmp_path, train_cfg={"max_rounds": 4, "val_interval": 2})
+    plan, _ = rehearsed(config)
+    assert plan.seconds_per_step > 0 and plan.seconds_per_test_batch > 0
+    assert plan.evaluations == 2 and plan.rounds == 4
+    assert plan.seconds > 4 * plan.clients_per_round * plan.seconds_per_step
+    assert plan.seconds > 2 * plan.seconds_per_test_batch
 
 
 def test_data_without_full_passes_refuse_full_gradients(tmp_path, monkeypatch):
     monkeypatch.setattr(StreamingData, "full_sizes", ClientData.full_sizes)  # not written
-    same_as_a_real_round(settings(tmp_path / "other", "SCAFFOLD"))
+    check_traffic(settings(tmp_path / "other", "SCAFFOLD"))
     config = settings(tmp_path, "MIME")
     for run in (make_plan, type(toyseg.runner(config)).train):
         with pytest.raises(ConfigError, match=r"train_dataloader\.type: StreamingData has no full"):
@@ -97,4 +94,4 @@ def test_images_in_memory(tmp_path):
     root = toycls.write_data(tmp_path / "data")
     changes = {"algorithm": {"_delete_": True, "type": "MIME"}, "train_cfg": {"max_rounds": 1}}
     changes["optim_wrapper"] = {"optimizer": {"momentum": 0.0}}
-    same_as_a_real_round(toycls.settings(tmp_path, root, **changes))
+    check_traffic(toycls.settings(tmp_path, root, **changes))

@@ -22,10 +22,8 @@ def test_a_dry_run_tells_the_plan_and_trains_nothing(small_config, tmp_path):
         for line in run.stdout.splitlines()
         if "│" in line
     }
-    assert rows["clients"] == "2" and rows["samples"] == "8" and rows["rounds"] == "6"
-    assert rows["local steps per round"] == "4"
-    assert rows["forward-backward passes per step"] == "2"
-    assert rows["test samples"] == "unseen 5, seen 4"
+    assert rows["clients"] == "2" and rows["training images"] == "8" and rows["rounds"] == "6"
+    assert rows["test images"] == "unseen 5, seen 4"
     assert not (tmp_path / "run").exists()
 
 
