@@ -183,6 +183,13 @@ def positive(text: str) -> int:
     return int(text)
 
 
+def natural(text: str) -> int:
+    """An integer from 0."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"must be an integer from 0, not {text!r}")
+    return int(text)
+
+
 def add_methods(parser: argparse.ArgumentParser, text: str) -> None:
     """The option ``--with``."""
     parser.add_argument("--with", dest="methods", **MANY, metavar="METHOD", help=text)

@@ -13,6 +13,8 @@ examples:
     fedseg sweep cifar100_a05 --with fedasam swa \\
         --grid averaging.start=0.05 averaging.start=0.5 averaging.start=0.75 \\
         --grid averaging.cycle=5 averaging.cycle=10
+  two runs at a time, each on a GPU of its own:
+    fedseg sweep idda_rainy_batch8 --with silobn --seeds 0 1 2 --gpus 0 1
 The same command continues after an interruption: it skips finished runs and resumes stopped ones.
 Runs are in WORK_DIR/<experiment>[,KEY=VALUE...]/seed<seed>, with their output in output.txt. --amp
 and --cfg-options apply to all runs and are not part of the name.
@@ -33,21 +35,31 @@ def main() -> int:
     parser.add_argument("--grid", **lists, nargs="+", metavar="KEY=VALUE", help=text)
     cli.add_cfg_options(parser, "override config fields in all runs")
     parser.add_argument("--amp", action="store_true", help="bfloat16 arithmetic, on CPU and GPU")
-    text = "runs at a time (default: %(default)s)"
-    parser.add_argument("--jobs", type=cli.positive, default=1, metavar="N", help=text)
+    text = "runs at a time (default: 1, or one for each of --gpus)"
+    parser.add_argument("--jobs", type=cli.positive, metavar="N", help=text)
+    text = "GPUs by number: each run has one of them (default: all runs share the first)"
+    parser.add_argument("--gpus", type=cli.natural, **cli.MANY, metavar="GPU", help=text)
     style = {"type": cli.folder, "default": Path("work_dirs")}
     parser.add_argument("--work-dir", **style, help="folder of all runs (default: %(default)s)")
     text = "print the runs and their hours; train nothing"
     parser.add_argument("--dry-run", action="store_true", help=text)
     arguments = parser.parse_args()
-    from fedseg.runner.sweep import plan_sweep
+    from fedseg.runner.sweep import check_gpus, plan_sweep
 
-    names = ("configs", "methods", "seeds", "grid", "options", "amp", "work_dir")
-    arguments.seeds = arguments.seeds or [0]
-    jobs = plan_sweep(*(getattr(arguments, name) for name in names))
+    jobs = plan_sweep(
+        arguments.configs,
+        arguments.methods,
+        arguments.seeds or [0],
+        arguments.grid,
+        arguments.options,
+        arguments.amp,
+        arguments.work_dir,
+    )
+    check_gpus(arguments.gpus)
+    at_once = arguments.jobs or max(1, len(arguments.gpus))
     from fedseg.leaderboard.sweep import show_plan, show_sweep
 
     if arguments.dry_run:
-        show_plan(jobs, arguments.jobs)
+        show_plan(jobs, at_once)
         return 0
-    return show_sweep(jobs, arguments.jobs)
+    return show_sweep(jobs, at_once, arguments.gpus)

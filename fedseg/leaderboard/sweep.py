@@ -40,8 +40,13 @@ def show_plan(jobs: Sequence[Job], at_once: int) -> None:
     )
 
 
-def show_sweep(jobs: Sequence[Job], at_once: int) -> int:
-    """Run a sweep with a bar for every run under way, then print the board; 1 if a run failed."""
+def show_sweep(jobs: Sequence[Job], at_once: int, gpus: Sequence[int] = ()) -> int:
+    """Run a sweep with a bar for every run under way, then print the board; 1 if a run failed.
+
+    Args:
+        at_once: runs at a time.
+        gpus: those that the runs under way are given, one each.
+    """
     failures: dict[Job, str] = {}
     with progress() as bars:
         say = bars.console.print
@@ -59,13 +64,13 @@ def show_sweep(jobs: Sequence[Job], at_once: int) -> int:
             done = sum(task.completed for task in bars.tasks if task.id != every)
             bars.update(every, completed=done)
 
-        for job, seconds, failure in run_sweep(jobs, at_once, show):
+        for job, seconds, failure in run_sweep(jobs, at_once, show, gpus):
             bars.update(bar_of[job], completed=job.rounds_done, visible=False)
             if failure is not None:
                 failures[job] = failure
             how = "failed" if failure else "finished"
             say(f"{label(job)}: {how} after {format_duration(seconds)}", highlight=False)
-    folders = [job.work_dir for job in jobs if (job.work_dir / "results.json").is_file()]
+    folders = [job.work_dir for job in jobs if job.results.is_file()]
     if folders:
         print_board(build_board(*read_runs(folders)))
     for job, failure in failures.items():

@@ -2,17 +2,16 @@
 
 import json
 import shutil
-from dataclasses import replace
+import threading
 from functools import partial
 
 import pytest
 from command_line import ForkedJob
 
 from fedseg.commands.sweep import main
-from fedseg.config.methods import setting_file
 from fedseg.errors import ConfigError, DataError
 from fedseg.leaderboard.sweep import show_plan, show_sweep
-from fedseg.runner.sweep import expected_seconds, plan_sweep, run_sweep
+from fedseg.runner.sweep import _start, check_gpus, expected_seconds, plan_sweep, run_sweep
 
 SEED = r"^sweep: randomness\.seed: .*--seeds"
 ADVICE = "give another --work-dir, or remove its folder"
@@ -77,11 +76,6 @@ def test_a_grid_that_names_no_runs_of_its_own(small_config, tmp_path, changes, m
         sweep(small_config, tmp_path, **changes)
 
 
-def test_mistakes_of_all_runs_are_told_at_once(tmp_path):
-    with pytest.raises(ConfigError, match=r"(?s)unknown 'fedasm'.*\n.*unknown 'swwa'"):
-        plan_sweep([setting_file("cifar10_a0")], [["fedasm"], ["swwa"]], [0, 1], root=tmp_path)
-
-
 def test_a_sweep_from_its_plan_to_the_board(small_config, tmp_path, capfd, monkeypatch):
     """Two runs of three finish, one fails; finished runs are skipped, a stopped one is resumed."""
     grid = [["optim_wrapper.rho=0.1", "data_root=nowhere"]]
@@ -96,8 +90,6 @@ def test_a_sweep_from_its_plan_to_the_board(small_config, tmp_path, capfd, monke
     good = sweep(small_config, tmp_path, seeds=[0, 1], grid=grid[:1])[:2]
     assert [job.state for job in good] == ["finished"] * 2
     assert list(run_sweep(good, 1, lambda active: None)) == []
-    planned = [replace(job, state="new") for job in good]  # before somebody else trained them
-    assert list(run_sweep(planned, 1, lambda active: None)) == [(job, 0.0, None) for job in planned]
 
     first = good[0].work_dir
     whole = json.loads((first / "results.json").read_text())
@@ -110,11 +102,10 @@ def test_a_sweep_from_its_plan_to_the_board(small_config, tmp_path, capfd, monke
     assert again["final"] == whole["final"]
 
     options = ("train_cfg.max_rounds=3",)
-    jobs = sweep(small_config, tmp_path, options=options, grid=grid, seeds=[0, 2])[:2]
-    assert [job.state for job in jobs] == ["other", "new"], "one does not keep the rest from it"
-    assert "other options" in expected_seconds(jobs)[jobs[0]]
-    ((job, _, failure),) = run_sweep(jobs[:1], 1, lambda active: None)
-    assert failure == f"{first / 'results.json'}: is of a run with other options; " + ADVICE
+    with pytest.raises(
+        ConfigError, match=rf"results\.json: is of a run with other options; {ADVICE}"
+    ):
+        sweep(small_config, tmp_path, options=options, grid=grid)
     (first / "results.json").write_text("{")
     with pytest.raises(DataError, match=r"results\.json"):
         sweep(small_config, tmp_path, grid=[["optim_wrapper.rho=0.1"]])
@@ -123,11 +114,50 @@ def test_a_sweep_from_its_plan_to_the_board(small_config, tmp_path, capfd, monke
 class Ended:
     """A run's process that has ended."""
 
-    def __init__(self, job, code=0):
-        self.returncode = code
+    def __init__(self, job, gpu, code=0):
+        self.code = code
 
-    def poll(self):
-        return self.returncode
+    def wait(self):
+        return self.code
+
+
+def test_every_run_under_way_has_a_gpu_of_its_own(small_config, tmp_path, monkeypatch):
+    jobs = sweep(small_config, tmp_path, seeds=range(4))
+    under_way, both = {}, threading.Barrier(2)  # two at a time
+
+    class Waits(Ended):
+        def __init__(self, job, gpu):
+            super().__init__(job, gpu)
+            under_way[job.seed] = gpu
+
+        def wait(self):
+            both.wait()
+            return 0
+
+    monkeypatch.setattr("fedseg.runner.sweep._start", Waits)
+    assert len(list(run_sweep(jobs, 2, lambda active: None, gpus=[3, 5]))) == 4
+    assert sorted(under_way.values()) == [3, 3, 5, 5]
+
+
+@pytest.mark.parametrize(("visible", "expected"), [(None, "1"), ("4,7", "7")])
+def test_a_gpu_is_one_of_those_that_are_visible(
+    small_config, tmp_path, monkeypatch, visible, expected
+):
+    (job,) = sweep(small_config, tmp_path)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    started = []
+    monkeypatch.setattr("subprocess.Popen", lambda command, env, **_: started.append(env))
+    _start(job, 1)
+    assert started[0]["CUDA_VISIBLE_DEVICES"] == expected
+
+
+def test_a_gpu_that_is_not_there_is_named(monkeypatch):
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    check_gpus([0, 1])
+    with pytest.raises(ConfigError, match=r"^--gpus: PyTorch sees 2 GPUs, .*and no 2$"):
+        check_gpus([0, 2])
 
 
 def test_a_run_that_was_killed_did_not_fail_as_it_last_did(small_config, tmp_path, monkeypatch):

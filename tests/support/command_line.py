@@ -118,20 +118,16 @@ def python(program: str, **options: Any) -> str:
 class ForkedJob:
     """A run of a sweep as a fork, in the place of its :class:`subprocess.Popen`."""
 
-    def __init__(self, job: Any) -> None:
+    def __init__(self, job: Any, gpu: int | None) -> None:
         job.work_dir.mkdir(parents=True, exist_ok=True)
         self._output = job.work_dir / "output.txt"
         self._line = CommandLine("train.py", *job.command[4:])
-        self.terminate, self.wait = self._line._process.terminate, self._line.wait
+        self.terminate = self._line._process.terminate
 
-    @property
-    def returncode(self) -> int | None:
-        return self._line.returncode
-
-    def poll(self) -> int | None:
-        if self.returncode is not None:
-            self._output.write_text("".join(self._line._said()), encoding="utf-8")
-        return self.returncode
+    def wait(self) -> int:
+        code = self._line.wait()
+        self._output.write_text("".join(self._line._said()), encoding="utf-8")
+        return code
 
 
 def kill(process: BaseProcess) -> None:
