@@ -11,7 +11,7 @@ import re
 import secrets
 import stat
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from itertools import accumulate
@@ -145,19 +145,13 @@ def _check_writable(status: os.stat_result, path: str | Path) -> None:
         raise DataError(f"{path}: is not a regular file (a link, a pipe or a device): remove it")
 
 
-def read_json(
-    path: str | Path,
-    fix: str = "write it again",
-    strict: bool = True,
-    object_hook: Callable[[dict[str, Any]], Any] = dict,
-) -> Any:
+def read_json(path: str | Path, fix: str = "write it again", strict: bool = True) -> Any:
     """The content of a JSON file in which no key occurs twice in one object.
 
     Args:
         fix: what to do about a bad one, for the message.
         strict: also refuse NaN, infinity and text with half a character, which cannot be written;
             without it, they are the caller's to name.
-        object_hook: gives what an object becomes.
 
     Raises:
         DataError: it cannot be read, is not JSON, is nested too deeply, or see ``strict``.
@@ -166,7 +160,7 @@ def read_json(
     constant = _refuse if strict else float
     try:
         text = read_bytes(path).decode("utf-8-sig")
-        content = parse_json(text, object_hook=object_hook, parse_constant=constant)
+        content = parse_json(text, parse_constant=constant)
         if strict and re.search(r"\\ud[89a-f]", text, re.IGNORECASE):
             json.dumps(content, ensure_ascii=False).encode("utf-8")
     except (OSError, ValueError, RecursionError) as error:
@@ -175,15 +169,9 @@ def read_json(
     return content
 
 
-def parse_json(
-    text: str, object_hook: Callable[[dict[str, Any]], Any] = dict, **options: Any
-) -> Any:
+def parse_json(text: str, **options: Any) -> Any:
     """Like :func:`json.loads`, but a key that occurs twice and deep nesting are ValueErrors."""
-
-    def made(pairs: Sequence[tuple[str, Any]]) -> Any:
-        return object_hook(_unique_keys(pairs))
-
-    content = json.loads(text, object_pairs_hook=made, **options)
+    content = json.loads(text, object_pairs_hook=_unique_keys, **options)
     if text.count("[") + text.count("{") > DEEPEST and _depth(text) > DEEPEST:
         raise ValueError(f"it is nested more than {DEEPEST} deep")
     return content

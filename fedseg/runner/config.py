@@ -4,7 +4,7 @@ import copy
 import inspect
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -34,7 +34,7 @@ from fedseg.registry import (
     build,
     check_arguments,
 )
-from fedseg.runs.config import WINDOW
+from fedseg.runs.config import WINDOW, check_plain
 
 Component = Mapping | None
 # every key that something reads, and its type
@@ -288,23 +288,9 @@ def _check_keys(config: Config, recorded: Collection[str]) -> None:
             mistakes.add(f"{section}.{key}: unknown{hint}")
         with mistakes:
             check_values({key: values[key] for key in known if key in values}, known, section)
-    for field, kinds in _keys_without_order("", dict(config.items())):
-        mistakes.add(
-            f"{field}: keys must be all text or all numbers, not {' and '.join(kinds)}: they "
-            f"cannot be recorded"
-        )
+    with mistakes:
+        check_plain(dict(config.items()))
     mistakes.tell()
-
-
-def _keys_without_order(field: str, value: Any) -> Iterator[tuple[str, list[str]]]:
-    """(field, types of its keys) of each dict inside whose keys JSON cannot hold or sort."""
-    if isinstance(value, Mapping):
-        kinds = sorted({type(key).__name__ for key in value})
-        if not any(all(isinstance(key, kind) for key in value) for kind in (str, int | float)):
-            yield field, kinds
-    for key, one in value.items() if isinstance(value, Mapping) else enumerate(value):
-        if isinstance(one, Mapping | list | tuple):  # lists of indices can be long
-            yield from _keys_without_order(f"{field}.{key}".lstrip("."), one)
 
 
 def import_modules(custom_imports: Mapping[str, Any]) -> None:

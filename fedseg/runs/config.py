@@ -1,9 +1,8 @@
 """The composed config of a run: what it leaves in the work dir, and what that says of the run.
 
 A run's folder often comes from somebody else, and a config file is a program. ``config.json`` holds
-plain values, read without executing anything; a tuple is a list there, a float that JSON lacks is
-``{"__float__": "inf"}``, and a dict with keys that are no text is
-``{"__items__": [[key, value], ...]}``. The ``.py`` file beside it is for people.
+plain values, read without executing anything; a tuple is a list there. The ``.py`` file beside it
+is for people.
 """
 
 import json
@@ -14,14 +13,13 @@ from pathlib import Path
 from pprint import pformat
 from typing import Any
 
-from fedseg.checks import shown
+from fedseg.checks import shown, walk
 from fedseg.config.keys import MEASUREMENT, METHOD, PLACE, PROTOCOL, ROLES, keep
-from fedseg.errors import DataError
+from fedseg.errors import ConfigError, DataError
 from fedseg.files import digest, own_path, read_json, sha256
 
 CONFIG_FILE = "config.json"
 REWRITE = "write the file again with fedseg train CONFIG --work-dir DIR --resume"
-FLOAT, ITEMS = "__float__", "__items__"
 COMPONENTS = ("algorithm", "local_loss", "optim_wrapper", "averaging")
 # the key ``batchnorm`` of earlier versions: its type -> the entry of ``personal``
 BATCHNORM = {"SiloBN": "@batchnorm.statistics", "FedBN": "@batchnorm"}
@@ -33,47 +31,25 @@ def resume_command(folder: Path) -> str:
     return f"fedseg train CONFIG --work-dir {shlex.quote(str(folder))} --resume"
 
 
+def check_plain(config: Mapping[str, Any]) -> None:
+    """Raise ConfigError for keys and numbers that ``config.json`` cannot hold."""
+    for field, value in walk(config):
+        if isinstance(value, Mapping):
+            for key in value:
+                if not isinstance(key, str):
+                    raise ConfigError(f"{field}: keys must be text, not {shown(key, 40)}.")
+        elif isinstance(value, float) and not math.isfinite(value):
+            raise ConfigError(f"{field}: must be a finite number, not {value}.")
+
+
 def config_json(config: Mapping[str, Any]) -> str:
     """A config as the text of ``config.json``; what is no plain value is text, as in its digest."""
-    return json.dumps(_to_json(config), indent=1, default=str, allow_nan=False) + "\n"
+    return json.dumps(config, indent=1, default=str, allow_nan=False) + "\n"
 
 
 def plain_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """A config as plain values of JSON; what is none is the name of its class."""
-    text = json.dumps(_to_json(config), default=lambda part: type(part).__name__)
-    return json.loads(text)
-
-
-def _to_json(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        content = {key: _to_json(inner) for key, inner in value.items()}
-        is_object = all(isinstance(key, str) for key in content)
-        return content if is_object else {ITEMS: [list(item) for item in content.items()]}
-    if isinstance(value, list | tuple):
-        return [_to_json(inner) for inner in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return {FLOAT: str(value)}
-    return value
-
-
-def _from_json(value: dict[str, Any]) -> Any:
-    if value.keys() == {ITEMS}:
-        return _from_items(value[ITEMS])
-    if value.keys() != {FLOAT}:
-        return value
-    if value[FLOAT] not in ("nan", "inf", "-inf"):
-        raise ValueError(f"{FLOAT}: must be 'nan', 'inf' or '-inf', not {shown(value[FLOAT], 40)}")
-    return float(value[FLOAT])
-
-
-def _from_items(items: Any) -> dict[Any, Any]:
-    pairs = [item for item in items if isinstance(item, list)] if isinstance(items, list) else []
-    keys = [pair[0] for pair in pairs if len(pair) == 2]
-    if not all(isinstance(key, str | int | float | None) for key in keys):
-        keys = []
-    if not keys or len(set(keys)) < len(items):
-        raise ValueError(f"{ITEMS}: must be pairs of a key and its value, not {shown(items, 40)}")
-    return dict(pairs)
+    return json.loads(json.dumps(config, default=lambda part: type(part).__name__))
 
 
 def config_text(config: Mapping[str, Any]) -> str:
@@ -89,8 +65,8 @@ def recorded_config(folder: Path, checksum: str | None = None) -> dict[str, Any]
         raise DataError(f"{path}: is missing; {REWRITE}")
     if checksum is not None and path.is_file() and sha256(path) != checksum:
         raise DataError(f"{path}: was changed after the run wrote it")
-    config = read_json(path, REWRITE, strict=False, object_hook=_from_json)
-    if not isinstance(config, dict) or not all(isinstance(key, str) for key in config):
+    config = read_json(path, REWRITE)
+    if not isinstance(config, dict):
         raise DataError(f"{path}: is not the config of a run")
     return _with_todays_keys(config)
 
