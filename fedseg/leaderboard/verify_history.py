@@ -7,14 +7,13 @@ from mmengine.config import Config
 
 from fedseg.core.client import Client
 from fedseg.core.client_data import ClientData, Job
-from fedseg.core.local_loss import LocalLoss
 from fedseg.core.server import Server
 from fedseg.engine.loop import FederatedTrainLoop
 from fedseg.engine.trainer import ClientTrainer
 from fedseg.metric_names import Metric, find_set
 from fedseg.optim import build_local_optimizer
-from fedseg.registry import ALGORITHMS, LOCAL_LOSSES, PRIVACIES, SAMPLERS, build
-from fedseg.runner.build import build_postprocessors, declare_payloads
+from fedseg.registry import ALGORITHMS, PRIVACIES, SAMPLERS, build
+from fedseg.runner.build import build_local_loss, build_postprocessors, declare_payloads
 from fedseg.runner.plan import rehearse
 from fedseg.updates.accountant import Accountant
 
@@ -57,11 +56,7 @@ def client_traffic(config: Config, runner: Any, client_sizes: Mapping[str, int])
     server = Server(runner.flat, len(client_sizes), algorithm.server_vectors, runner.local_state)
     options = {"seed": config.randomness.seed, "call_hook": lambda *_, **__: None}
     data = algorithm.data = _NoBatches(client_sizes)
-    loss = LocalLoss()
-    if config.get("local_loss") is not None:
-        loss = build(LOCAL_LOSSES, config.local_loss, "local_loss")
-        loss.data = data
-        loss.setup(runner.flat)
+    loss = build_local_loss(config, data, runner.flat)
     options |= {"payloads": declare_payloads([algorithm, loss], data, runner.flat)}
     postprocessors = build_postprocessors(config)
     for step in postprocessors:

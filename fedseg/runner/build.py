@@ -392,19 +392,7 @@ def assemble_trainer(
     """
     train = cfg.train_cfg
     algorithm = build(ALGORITHMS, cfg.algorithm, "algorithm", base=Algorithm)
-    lacks = getattr(flat.model, "lacks", None)
-    named = cfg.get("load_from") or cfg.model.get("weights")
-    random = named is None and not starts_pretrained(cfg.model)
-    if random and cfg.model.get("lora") is not None:
-        warn(
-            "model.lora: the adapters belong to random weights, which stay frozen: give weights "
-            "as model.weights or load_from"
-        )
-    elif lacks is not None and random:
-        warn(
-            f"model.weights: published runs start from {lacks} weights, this one from random ones: "
-            "give a file of them"
-        )
+    _warn_of_random_weights(cfg, flat.model, warn)
     algorithm.data = data = build_client_data(cfg, flat, warn)
     local = build_local_optimizer(cfg.optim_wrapper, flat, train.max_rounds)
     if not any(group["lr"] for group in local.optimizer.param_groups):
@@ -416,10 +404,7 @@ def assemble_trainer(
         )
     algorithm.local_state = local_state
     algorithm.setup(flat, local, train.max_rounds)
-    chosen = LocalLoss() if cfg.get("local_loss") is None else cfg.local_loss
-    local_loss = build(LOCAL_LOSSES, chosen, "local_loss", base=LocalLoss)
-    local_loss.data = data
-    local_loss.setup(flat)
+    local_loss = build_local_loss(cfg, data, flat)
     payloads = declare_payloads([algorithm, local_loss, *hooks], data, flat)
     postprocessors = build_postprocessors(cfg)
     for step in postprocessors:
@@ -440,6 +425,35 @@ def assemble_trainer(
         check=check,
         hook_interval=train.get("hook_interval", 50),
     )
+
+
+def _warn_of_random_weights(cfg: Config, model: nn.Module, warn: Callable[[str], None]) -> None:
+    """Warn of random weights that stay frozen, or where published runs start from others."""
+    named = cfg.get("load_from") or cfg.model.get("weights")
+    if named is not None or starts_pretrained(cfg.model):
+        return
+    lacks = getattr(model, "lacks", None)
+    if cfg.model.get("lora") is not None:
+        warn(
+            "model.lora: the adapters belong to random weights, which stay frozen: give weights "
+            "as model.weights or load_from"
+        )
+    elif lacks is not None:
+        warn(
+            f"model.weights: published runs start from {lacks} weights, this one from random ones: "
+            "give a file of them"
+        )
+
+
+def build_local_loss(cfg: Config, data: ClientData, flat: FlatModel) -> LocalLoss:
+    """The local loss of a config, by default the model's own."""
+    config = cfg.get("local_loss")
+    if config is None:
+        config = LocalLoss()
+    local_loss = build(LOCAL_LOSSES, config, "local_loss", base=LocalLoss)
+    local_loss.data = data
+    local_loss.setup(flat)
+    return local_loss
 
 
 def declare_payloads(parts: Iterable[Any], data: ClientData, flat: FlatModel) -> dict[str, Payload]:
