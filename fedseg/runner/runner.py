@@ -89,15 +89,14 @@ class FederatedRunner(Runner):
 
     @classmethod
     def from_complete(cls, cfg: Config) -> "FederatedRunner":
-        """Build a runner from a config that is complete and checked, and is changed."""
-        name = cfg.get("experiment_name") or Path(cfg.filename or "run").stem
-        # two runs of one process in one second must not share MMEngine's global instances
-        cfg["experiment_name"] = f"{name}_{uuid.uuid4().hex[:8]}"
+        """Build a runner from a config that is complete and checked."""
         make_folder(cfg.work_dir)
         return super().from_cfg(cfg)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self.name = kwargs["experiment_name"].rpartition("_")[0]
+        self.name = kwargs["experiment_name"] or Path(kwargs["cfg"].filename or "run").stem
+        # MMEngine keeps logs by this name: two runs of one process must not share one
+        kwargs["experiment_name"] = f"{self.name}_{uuid.uuid4().hex[:8]}"
         self.interrupt = InterruptGuard(self.save_finished)
         self.stores: dict[str, StateStore] = {}
         self.round = 0
