@@ -109,13 +109,10 @@ def _predictions(runner: FederatedRunner) -> int:
 
 
 def _time_test_image(runner: FederatedRunner, test: EvaluationSet) -> float:
-    """Seconds that a test image takes: of a second batch, unless the first is slow or the only."""
+    """Seconds that a test image takes: of two batches after a first one, unless that is slow."""
     server = runner.server
-    first = test.samples[: test.batch_size]
-    second = test.samples[test.batch_size : 2 * test.batch_size]
-    for chosen in (first, second):
-        if len(chosen) == 0:
-            break
+    for count in (1, 2):  # the first one warms up
+        chosen = test.samples[: count * test.batch_size]
         begin = _now(server.w.device)
         runner.val_loop.domains.predict_samples(test, chosen, server.w, server.buffers)
         seconds = _now(server.w.device) - begin

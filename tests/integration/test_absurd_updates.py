@@ -45,7 +45,7 @@ def reasons(config):
     ("algorithm", "round_", "value"),
     [
         *((SCAFFOLD, round_, value) for round_ in (1, 3) for value in (1e5, 1e30)),
-        *((one, 2, float("nan")) for one in (SCAFFOLD, FEDACG, FEDCM, ADABEST)),
+        *((one, 2, "nan") for one in (SCAFFOLD, FEDACG, FEDCM, ADABEST)),
     ],
 )
 def test_a_client_with_a_bad_update_is_as_if_it_had_not_been_there(
@@ -57,7 +57,7 @@ def test_a_client_with_a_bad_update_is_as_if_it_had_not_been_there(
     rounds[round_ - 1] = rounds[round_ - 1].replace("b", "")
     other = toyquad.run(tmp_path / "b", algorithm, client_sampler=fixed(*rounds))
     np.testing.assert_array_equal(trace(one), trace(other))
-    assert reasons(one) == [(round_, "b", "delta" if value == value else "delta is not finite")]
+    assert reasons(one) == [(round_, "b", "delta is not finite" if value == "nan" else "delta")]
     states = (toyseg.client_states(config)["clients"] for config in (one, other))
     assert toyseg.differences(*states) == []
     assert toyseg.checkpoint(one)["server"]["norms"] == toyseg.checkpoint(other)["server"]["norms"]
@@ -122,8 +122,8 @@ def test_a_global_model_that_leaps_is_not_committed(tmp_path, lr, told):
 class Meddles(FederatedHook):
     """Fills the server's weights or statistics with a value in a stage of round 2."""
 
-    def __init__(self, stage, name, value):  # any value
-        self.stage, self.name, self.value = stage, name, value
+    def __init__(self, stage, name, value):
+        self.stage, self.name, self.value = stage, name, float(value)
 
     def _fill(self, runner, stage):
         if runner.round == 2 and stage == self.stage:
@@ -140,9 +140,9 @@ class Meddles(FederatedHook):
 @pytest.mark.parametrize(
     ("name", "value", "told"),
     [
-        ("w", np.nan, "is not finite"),
+        ("w", "nan", "is not finite"),
         ("w", 1e20, "goes from norm"),
-        ("buffers", np.inf, "is not finite"),
+        ("buffers", "inf", "is not finite"),
     ],
 )
 def test_a_model_that_a_hook_spoils_is_not_sent(tmp_path, stage, round_, name, value, told):

@@ -277,12 +277,12 @@ class PoisonHook(FederatedHook):
         self,
         clients: Any,
         round_: int | None = None,
-        value: float = float("nan"),
+        value: float | str = "nan",
         vector: str = "delta",
         exchange: int | None = None,
     ):
         self.clients, self.when = clients, (round_, exchange)
-        self.value, self.vector = value, vector
+        self.value, self.vector = float(value), vector
 
     def after_client(self, runner: Any, client: Any, update: Any) -> None:
         now = (runner.round, client.exchange)
