@@ -38,7 +38,7 @@ _ROWS = (  # patterns, and the rest of a key
     ("work_dir resume overwrite experiment_name setting methods log_level visualizer", PLACE, True),
     ("**.data_root **.dataset.cache **.num_workers model.recompute_losses", ENVIRONMENT, True),
     ("**.prefetch_factor *_dataloader.timeout val_dataloader.*.timeout", ENVIRONMENT, True),
-    ("executor device env_cfg state_store default_hooks", ENVIRONMENT, True),
+    ("executor device env_cfg default_hooks", ENVIRONMENT, True),
     ("train_cfg.val_interval train_cfg.val_shares", ENVIRONMENT, True),
     ("train_cfg.hook_interval", ENVIRONMENT, True),
     ("channels_last", ENVIRONMENT),
@@ -46,7 +46,7 @@ _ROWS = (  # patterns, and the rest of a key
     ("randomness", ENVIRONMENT, True),
     # the method
     ("averaging.start", METHOD, True),  # until it starts, there is no average
-    ("averaging.bn averaging.parameters averaging.memory_limit **.priority", METHOD, True),
+    ("averaging.bn averaging.parameters **.priority", METHOD, True),
     ("algorithm local_loss averaging", METHOD),
     ("personal attack compression privacy robust", METHOD),
     ("optim_wrapper", METHOD),

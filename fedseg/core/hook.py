@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from logging import Logger
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from mmengine.hooks import Hook
 from torch import Tensor, nn
@@ -18,17 +18,14 @@ from fedseg.core.server import Server
 class TensorStore(Protocol):
     """Tensors by key that outlive a round; :class:`fedseg.runner.state_store.StateStore` is one."""
 
-    def stage(self, key: str, tensors: dict[str, Tensor]) -> None:
-        """Remember new tensors of a key, which the next commit makes current."""
+    def stage(self, key: str, round_: int, tensors: dict[str, Tensor]) -> None:
+        """Write new tensors of a key, which the round's commit makes current."""
 
-    def commit(self, round_: int) -> None:
-        """Make everything staged current, as of this round."""
+    def commit(self) -> None:
+        """Make everything staged current."""
 
     def get(self, key: str) -> dict[str, Tensor]:
         """The current tensors of a key (do not change them in place); empty if there are none."""
-
-    def delete(self, key: str) -> None:
-        """Drop a key."""
 
 
 class Run(Protocol):
@@ -62,7 +59,7 @@ class Run(Protocol):
     def evaluated_model(self) -> tuple[Tensor, Tensor]:
         """(parameters, buffers) of the averaged model if there is one, else of the global one."""
 
-    def open_store(self, name: str, keep: Literal["memory", "disk"]) -> TensorStore:
+    def open_store(self, name: str) -> TensorStore:
         """A store of tensors that checkpoints save and restore."""
 
 

@@ -15,6 +15,7 @@ from fedseg.curvature.spectrum import Estimate
 from fedseg.curvature.surface import Point
 from fedseg.engine.executor import InProcessExecutor
 from fedseg.errors import ConfigError, DataError, TrainingError
+from fedseg.files import own_path
 from fedseg.hooks.averaging import ModelAverage
 from fedseg.memory import map_tensors
 from fedseg.registry import HOOKS, build
@@ -121,7 +122,10 @@ def train_models(
     server = Server(flat, len(data.clients), algorithm.server_vectors)
     server.keep(run.trainer.payloads.values())
     server.load_state_dict(map_tensors(lambda t: t.to(server.w.device), payload["server"]))
-    store = StateStore(run_folder(checkpoint) / "state" / "clients", "disk")
+    store = StateStore(own_path(run_folder(checkpoint), "state/clients.sqlite"))
+    journal = store.path.with_name(f"{store.path.name}-journal")
+    if journal.exists():  # reading would undo the round, in a folder that is not ours to change
+        raise DataError(f"{journal}: the run is in a round, or was killed in one: resume it first")
     store.load_state_dict(payload["stores"]["clients"])
     if build_schedulers(run.config, local):
         local.load_state_dict(payload["optim_wrapper"])

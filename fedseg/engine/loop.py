@@ -365,7 +365,7 @@ class FederatedTrainLoop(BaseLoop):
             }
         )
         if accepted and outcome.state:
-            self.runner.store.stage(task.name, outcome.state)
+            self.runner.store.stage(task.name, task.round, outcome.state)
 
     def _step(self, aggregate: Aggregate, record: RoundRecord) -> None:
         run = self.runner
@@ -432,7 +432,7 @@ class FederatedTrainLoop(BaseLoop):
     def _commit(self, record: RoundRecord) -> dict[str, Any]:
         """Make the round count; returns its line, which lacks the evaluation."""
         run = self.runner
-        run.store.commit(run.round)
+        run.store.commit()
         run.server.median_norms = {
             name: statistics.median(norms) for name, norms in record.norms.items()
         }

@@ -21,7 +21,6 @@ from torch.optim import Optimizer
 from fedseg.config.schema import NonNegative, Pattern
 from fedseg.core.flat import FlatModel, Slot
 from fedseg.core.hook import FederatedHook, Run
-from fedseg.core.messages import num_bytes
 from fedseg.errors import ConfigError
 from fedseg.registry import HOOKS
 from fedseg.units import ceil_share
@@ -221,33 +220,27 @@ class WIMA(ModelAverage):
 
     Before the start the global model is evaluated. Once the window is full, the start has no
     effect, so a run with a late start can share its rounds with one without WIMA. The sum over the
-    window is kept in float64; the models of the window are kept only to be subtracted later, in
-    memory, or on disk if they need more than ``memory_limit`` bytes.
+    window is kept in float64; the models of the window are on disk, to be subtracted later.
 
     Args:
         window: number W of rounds; 1 is the last model.
-        memory_limit: bytes of models held in memory.
         start, bn, parameters: as in :class:`ModelAverage`.
     """
 
     def __init__(
         self,
         window: PositiveInt = 100,
-        memory_limit: NonNegativeInt = 2**30,
         start: Start = 1,
         **kwargs: Any,
     ) -> None:
         super().__init__(start, **kwargs)
         self.window = window
-        self.memory_limit = memory_limit
         self._sums: dict[str, Tensor] = {}
         self._rounds: list[int] = []
 
     def register_stores(self, runner: Run) -> None:
         server = runner.server
-        model_bytes = num_bytes([server.w, server.buffers])
-        keep = "memory" if self.window * model_bytes <= self.memory_limit else "disk"
-        self.store = runner.open_store("wima", keep)
+        self.store = runner.open_store("wima")
         self._sums = {
             "w": torch.zeros_like(server.w, dtype=torch.float64),
             "buffers": torch.zeros_like(server.buffers, dtype=torch.float64),
@@ -257,16 +250,16 @@ class WIMA(ModelAverage):
         if runner.round < self.start_round:
             return
         newest = {"w": runner.server.w, "buffers": runner.server.buffers}
-        self.store.stage(str(runner.round), newest)
-        self.store.commit(runner.round)
-        self._rounds.append(runner.round)
+        position = str(runner.round % self.window)  # of the model that leaves the window
+        oldest = self.store.get(position)
+        self.store.stage(position, runner.round, newest)
+        self.store.commit()
         for name, value in newest.items():
             self._sums[name].add_(value)
-        if len(self._rounds) > self.window:
-            oldest = str(self._rounds.pop(0))
-            for name, value in self.store.get(oldest).items():
-                self._sums[name].sub_(value.to(self._sums[name].device))
-            self.store.delete(oldest)
+        for name, value in oldest.items():
+            self._sums[name].sub_(value.to(self._sums[name].device))
+        self._rounds.append(runner.round)
+        self._rounds = self._rounds[-self.window :]
 
     def average(self) -> tuple[Tensor, Tensor] | None:
         if not self._rounds:

@@ -32,6 +32,15 @@ SUM_SUFFIX = ".sha256"
 WEIGHTS = ("state_dict", "averaged_state_dict", "client_statistics")
 
 
+class StateRow(BaseModel):
+    """Where a store of states has the newest tensors of a key."""
+
+    model_config = STRICT
+
+    round: int
+    sha256: str
+
+
 class Facts(BaseModel):
     """The plain values of a checkpoint that are read without the run: it may be a stranger's."""
 
@@ -43,7 +52,7 @@ class Facts(BaseModel):
     domain_clients: Mapping[str, Sequence[str]] = {}
     held_out: Mapping[str, Annotated[list[NonNegativeInt], MinLen(1)]] = {}
     meta: Mapping[str, Any] = {}
-    stores: Mapping[str, Any] = {}
+    stores: Mapping[str, Mapping[str, StateRow]] = {}
     state_dict: Mapping[str, Any]
     averaged_state_dict: Mapping[str, Any] = {}
     client_statistics: Mapping[str, Any] = {}
@@ -257,7 +266,6 @@ class FederatedCheckpointHook(FederatedHook):
         self.best: float | None = None
         self.best_round: int | None = None
         self._metrics: dict[str, float] = {}
-        self._indexes: dict[int, dict[str, Any]] = {}
 
     def before_train(self, runner: Any) -> None:
         if self.save_best is None:
@@ -299,9 +307,7 @@ class FederatedCheckpointHook(FederatedHook):
             self._clean(runner)
 
     def _save(self, runner: Any) -> Path:
-        round_ = runner.train_loop.finished_rounds
-        path = runner.save(round_)
-        self._indexes[round_] = {name: store.state_dict() for name, store in runner.stores.items()}
+        path = runner.save(runner.train_loop.finished_rounds)
         self._clean(runner)
         return path
 
@@ -325,18 +331,8 @@ class FederatedCheckpointHook(FederatedHook):
             kept = self.keep_every and round_ % self.keep_every == 0
             if not kept and (round_, path) not in newest:
                 delete_checkpoint(path)
-        for name, store in runner.stores.items():
-            indexes = [self._index(round_, path).get(name, {}) for round_, path in newest]
-            store.collect_garbage(indexes)
-        self._indexes = {r: self._indexes[r] for r, _ in newest if r in self._indexes}
-
-    def _index(self, round_: int, path: Any) -> dict[str, Any]:
-        if round_ not in self._indexes:
-            try:
-                self._indexes[round_] = load_checkpoint(path).get("stores", {})
-            except DataError:
-                return {}
-        return self._indexes[round_]
+        for store in runner.stores.values():
+            store.delete_before(newest[0][0])
 
     def state_dict(self) -> dict[str, Any]:
         return {"best": self.best, "best_round": self.best_round}

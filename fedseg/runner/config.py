@@ -42,7 +42,7 @@ KEYS: Mapping[str, Any] = {
     **dict.fromkeys(
         (
             *("algorithm", "attack", "averaging", "compression", "custom_imports", "executor"),
-            *("local_loss", "privacy", "randomness", "robust", "state_store"),
+            *("local_loss", "privacy", "randomness", "robust"),
             *("test_cfg", "val_cfg", "visualizer"),
         ),
         Component,

@@ -20,6 +20,7 @@ from fedseg.runner.checkpoint import (
     load_checkpoint,
     newest_advice,
 )
+from fedseg.runner.state_store import CheckpointStates
 from fedseg.runs.config import config_digest, plain_config
 from fedseg.runs.results import environment
 
@@ -252,9 +253,7 @@ def restore_for_test(run: Any, payload: dict[str, Any]) -> None:
     held = payload.get("held_out", {})
     run.held_out = {client: np.array(indices, dtype=np.int64) for client, indices in held.items()}
     if run.local_state is not None:
-        for client, state in payload.get("client_statistics", {}).items():
-            run.store.stage(client, state)
-        run.store.commit(payload.get("round", 0))
+        run.store = CheckpointStates(payload.get("client_statistics", {}))
     if payload.get("averaged_state_dict") is not None:
         restore_model(run, payload["averaged_state_dict"])
 

@@ -18,10 +18,10 @@ from fedseg.core.local_state import LocalState
 from fedseg.core.server import Server
 from fedseg.engine.executor import Executor
 from fedseg.evaluation.domains import statistics_batches, statistics_of
-from fedseg.files import make_folder, remove_temporaries
+from fedseg.files import make_folder, own_path, remove_temporaries
 from fedseg.hooks.averaging import ModelAverage
 from fedseg.memory import threads
-from fedseg.registry import EXECUTORS, LOOPS, RUNNERS, build, check_arguments
+from fedseg.registry import EXECUTORS, LOOPS, RUNNERS, build
 from fedseg.runner import logs, run_state
 from fedseg.runner.build import (
     assemble_trainer,
@@ -44,7 +44,7 @@ from fedseg.runner.config import check_config, complete_config
 from fedseg.runner.interrupt import InterruptGuard
 from fedseg.runner.kernels import choose_kernels, device_of
 from fedseg.runner.sampler import build_sampler
-from fedseg.runner.state_store import StateStore
+from fedseg.runner.state_store import StateStore, closing_stores
 from fedseg.runner.trackers import RunVisualizer, build_visualizer
 from fedseg.runner.work_dir import (
     RESULTS,
@@ -201,9 +201,9 @@ class FederatedRunner(Runner):
         enabled = bool(self.cfg.train_cfg.get("amp", False))
         return torch.autocast(self.flat.w.device.type, dtype=torch.bfloat16, enabled=enabled)
 
-    def open_store(self, name: str, keep: str) -> StateStore:
-        """A store in ``state/<name>`` of the work dir, saved and restored with the checkpoints."""
-        self.stores[name] = StateStore(Path(self.work_dir) / "state" / name, keep)
+    def open_store(self, name: str) -> StateStore:
+        """A store in ``state`` of the work dir, saved and restored with the checkpoints."""
+        self.stores[name] = StateStore(own_path(Path(self.work_dir), f"state/{name}.sqlite"))
         return self.stores[name]
 
     def _build_model_state(self, load_from: Any = None) -> None:
@@ -212,9 +212,7 @@ class FederatedRunner(Runner):
         load_start(self.flat, load_from)
         self.local_state = build_local_state(self.cfg, self.flat)
         bind_hooks(self._hooks, self.flat)
-        options = self.cfg.get("state_store") or {}
-        check_arguments(StateStore, options, "state_store", ("folder",))
-        self.store = self.open_store("clients", options.get("keep", "memory"))
+        self.store = self.open_store("clients")
 
     def build_federation(self) -> None:
         """Build everything that training needs, from data to hooks' state; trains nothing."""
@@ -260,6 +258,7 @@ class FederatedRunner(Runner):
             logs.closing_log(self.logger),
             lock_work_dir(self.work_dir),
             explain_how_to_resume(self.cfg),
+            closing_stores(self.stores),
             threads(),
         ):
             check_free(self.cfg)

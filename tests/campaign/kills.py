@@ -1,7 +1,7 @@
 """Runs that are killed at random moments and resumed until they are done.
 
 Every algorithm and average takes its turn, the rest is drawn: what of BatchNorm stays with clients,
-where states are kept, loader workers, schedules. What a run carries on and its history must be
+loader workers, schedules. What a run carries on and its history must be
 those of the undisturbed run, bit for bit.
 """
 
@@ -37,7 +37,6 @@ AVERAGES = (
     None,
     {"_delete_": True, "type": "SWA", "start": 2, "cycle": 1},
     {"_delete_": True, "type": "WIMA", "window": 2},
-    {"_delete_": True, "type": "WIMA", "window": 2, "memory_limit": 0},
 )
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 PLAIN = ("FedAvg", "FedProx", "FedACG")  # without corrections of each client's own
@@ -67,7 +66,7 @@ class Killed:
 
 
 def draw_runs(seed: int, rounds: int = 4) -> list[Run]:
-    """Runs with every algorithm, in memory and on disk, with and without workers."""
+    """Runs with every algorithm, with and without loader workers."""
     rng, runs = random.Random(seed), []
     for number, name in enumerate([*ALGORITHMS] * 4):
         policies = [None, toyseg.SILOBN, *([toyseg.FEDBN] if name in PLAIN else [])]
@@ -75,7 +74,6 @@ def draw_runs(seed: int, rounds: int = 4) -> list[Run]:
             "algorithm": {"type": name, **ALGORITHMS[name]},
             "optim_wrapper": OPTIMIZERS.get(name, SGD),
             "averaging": AVERAGES[(number + number // len(ALGORITHMS)) % len(AVERAGES)],
-            "state_store": {"keep": rng.choice(["memory", "disk"])},
             "param_scheduler": rng.choice([None, [{"type": "ExponentialLR", "gamma": 0.9}]]),
             "train_cfg": {"max_rounds": rounds, "val_interval": 2},
             "randomness": {"seed": rng.randrange(1000)},

@@ -63,7 +63,6 @@ def main() -> int:
             "train_cfg": {"max_rounds": ROUNDS, "local_epochs": 5, "val_interval": 20},
             "train_dataloader": {"num_workers": 1},
             "algorithm": {"type": "FedDyn", "beta": 10.0},
-            "state_store": {"keep": "disk"},
         }
         config = toyseg.settings(Path(scratch), **toyseg.merge(toyseg.PLAIN, changes))
         path = toyseg.write_config(Path(scratch) / "toy.py", config)

@@ -35,7 +35,7 @@ RUNS: dict[str, tuple[list[str], dict[str, Any]]] = {  # methods, and what is ch
     "FedGloSS": (["fedgloss_sam"], {}),
     "MIME": (["mime"], {"optim_wrapper": {"optimizer": {"momentum": 0.0}}}),
     "NaiveFedGloSS": (["fedgloss_sgd"], NAIVE),
-    "FedDyn on disk": (["feddyn"], {"state_store": {"keep": "disk"}}),
+    "FedDyn": (["feddyn"], {}),
 }
 
 

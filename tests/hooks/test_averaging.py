@@ -137,24 +137,10 @@ def test_a_late_wima_is_an_early_one_once_its_window_is_full(tmp_path):
         close(late.evaluated[i], early.evaluated[i])
 
 
-def test_wima_in_memory_and_on_disk_are_the_same_bits(tmp_path):
-    runs = []
-    for name, limit in (("memory", 2**30), ("disk", 0)):
-        averaging = {"type": "WIMA", "window": 2, "memory_limit": limit}
-        config, runner, _ = run(tmp_path / name, averaging, 5)
-        assert runner.averaging.store.keep == name
-        runs.append(config)
-    assert toyseg.run_differences(*runs) == []
-
-
-@pytest.mark.parametrize("limit", [2**30, 0])
-def test_wima_forgets_files_of_models_that_left(tmp_path, limit):
-    averaging = {"type": "WIMA", "window": 2, "memory_limit": limit}
-    config, _, _ = run(tmp_path, averaging, 7)
-    indexes = [toyseg.checkpoint(config, i)["stores"]["wima"] for i in (6, 7)]
-    needed = {entry["file"] for index in indexes for entry in index.values()}
-    files = {p.name for p in (tmp_path / "run" / "state" / "wima").iterdir()}
-    assert files == needed and len(files) == 3
+def test_wima_keeps_the_models_that_its_checkpoints_need(tmp_path):
+    """Of a window of 2, and of the two newest checkpoints."""
+    config, _, _ = run(tmp_path, {"type": "WIMA", "window": 2}, 7)
+    assert toyseg.state_rows(config, "wima") == {(5, "1"), (6, "0"), (7, "1")}
 
 
 @pytest.mark.parametrize("kind", [{"type": "SWA", "start": 1, "cycle": 1}, {"type": "WIMA"}])

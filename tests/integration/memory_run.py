@@ -48,7 +48,6 @@ def main(folder: str, clients_per_round: int) -> None:
         val_evaluator=None,
         client_sampler={"clients_per_round": clients_per_round},
         algorithm={"_delete_": True, "type": "FedDyn", "beta": 10.0},
-        state_store={"keep": "disk"},
         train_cfg={"max_rounds": 2, "local_epochs": 1},
     )
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)

@@ -8,8 +8,10 @@ moments and algorithms in this process, where an exception that nothing catches 
 import contextlib
 import os
 import signal
+import sqlite3
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -179,22 +181,20 @@ def killed_on_disk(config: dict, moment: int, resume: bool = False) -> bool:
 
 
 SGD = {"optim_wrapper": toyseg.PLAIN["optim_wrapper"]}
-DISK = {"state_store": {"keep": "disk"}}
 MIME = {
     "algorithm": {"type": "MIME", "momentum": 0.6},
     "optim_wrapper": {"optimizer": {"momentum": 0.0}},
 }
 VARIANTS = {
-    "SCAFFOLD on disk": {"algorithm": {"type": "SCAFFOLD"}, **SGD, **DISK},
-    "FedSMOO on disk": {"algorithm": {"type": "FedSMOO", "rho": 0.1, "beta": 10.0}, **SGD, **DISK},
+    "SCAFFOLD": {"algorithm": {"type": "SCAFFOLD"}, **SGD},
+    "FedSMOO": {"algorithm": {"type": "FedSMOO", "rho": 0.1, "beta": 10.0}, **SGD},
     "MIME, two exchanges": MIME,
-    "FedDyn, WIMA and states on disk, a schedule": {
+    "FedDyn, WIMA, a schedule": {
         "algorithm": {"type": "FedDyn", "beta": 10.0},
-        "averaging": {"_delete_": True, "type": "WIMA", "window": 2, "memory_limit": 0},
-        "state_store": {"keep": "disk"},
+        "averaging": {"_delete_": True, "type": "WIMA", "window": 2},
         "param_scheduler": [{"type": "ExponentialLR", "gamma": 0.9}],
     },
-    "NaiveFedGloSS, WIMA in memory, FedBN": {
+    "NaiveFedGloSS, WIMA, FedBN": {
         "algorithm": {
             "type": "NaiveFedGloSS",
             "rho_server": 0.1,
@@ -275,14 +275,13 @@ def test_stopped_at_a_step_or_in_an_evaluation(
     assert toyseg.run_differences(references[toy], config) == []
 
 
-@pytest.mark.parametrize("keep", ["memory", "disk"])
-def test_ctrl_c_in_every_exchange(tmp_path, monkeypatch, keep):
+def test_ctrl_c_in_every_exchange(tmp_path, monkeypatch):
     """In full-batch gradients, in the local steps after them, at the first and at a later client.
 
     What an interrupted round has gathered goes; the server is where the round before left it.
     """
     whole = toyseg.run(tmp_path / "whole", **MIME)
-    config = toyseg.settings(tmp_path / "again", **{**MIME, "state_store": {"keep": keep}})
+    config = toyseg.settings(tmp_path / "again", **MIME)
     moments = [(2, 0, 1), (2, 1, 1), (3, 1, 8), (5, 0, 4)]
     for number, (round_, exchange, check) in enumerate(moments):
         runner, seen = toyseg.runner(config, resume=number > 0), []
@@ -325,11 +324,9 @@ def test_a_damaged_checkpoint_is_refused_and_the_one_before_is_named(tmp_path, r
     if damage == "truncated":
         newest.write_bytes(newest.read_bytes()[:-100])
     else:
-        index = toyseg.checkpoint(config)["stores"]["clients"]
-        earlier = toyseg.checkpoint(config, 5)["stores"]["clients"]
-        old = {e["file"] for e in earlier.values()}
-        name = next(e["file"] for e in index.values() if e["file"] not in old)
-        (tmp_path / "run" / "state" / "clients" / name).unlink()
+        with closing(sqlite3.connect(tmp_path / "run" / "state" / "clients.sqlite")) as database:
+            database.execute("DELETE FROM states WHERE round = 6")
+            database.commit()
     with pytest.raises(DataError, match=r"delete round_000006\.pth to continue from round_000005"):
         toyseg.train(config, resume=True)
     newest.unlink()
@@ -385,8 +382,8 @@ def test_garbage_goes_and_what_a_resume_needs_stays(tmp_path):
     kept = [r for r, _ in checkpoint_module.checkpoints(tmp_path / "run" / "checkpoints")]
     assert kept == [4, 5, 6]
     needed = {
-        entry["file"]
+        (entry["round"], client)
         for round_ in kept
-        for entry in toyseg.checkpoint(config, round_)["stores"]["clients"].values()
+        for client, entry in toyseg.checkpoint(config, round_)["stores"]["clients"].items()
     }
-    assert {p.name for p in (tmp_path / "run" / "state" / "clients").iterdir()} == needed
+    assert toyseg.state_rows(config) == needed

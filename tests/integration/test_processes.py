@@ -5,7 +5,6 @@ import gc
 import os
 import re
 import resource
-import shutil
 import signal
 import sys
 import time
@@ -203,14 +202,14 @@ def test_what_the_system_refuses(tmp_path, call):
 
 
 def remove_states(work_dir: Path) -> None:
-    shutil.rmtree(work_dir / "state" / "clients")
+    (work_dir / "state" / "clients.sqlite").unlink()
 
 
 def test_a_run_whose_states_are_removed_says_so(tmp_path):
-    store = {"state_store": {"keep": "disk"}, "algorithm": {"_delete_": True, "type": "SCAFFOLD"}}
-    run = toyseg.runner(toyseg.settings(tmp_path, **PLAIN, **store))
+    changes = {"algorithm": {"_delete_": True, "type": "SCAFFOLD"}}
+    run = toyseg.runner(toyseg.settings(tmp_path, **PLAIN, **changes))
     run.register_hook(CallHook(remove_states, 3))
-    with pytest.raises(FileNotFoundError, match="state/clients/"):
+    with pytest.raises(DataError, match=r"clients\.sqlite: the state of .* is missing"):
         run.train()
 
 

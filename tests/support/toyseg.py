@@ -10,7 +10,9 @@ import json
 import os
 import random
 import signal
+import sqlite3
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,7 @@ from fedseg.hooks import FederatedHook
 from fedseg.models import ImagePreprocessor
 from fedseg.registry import DATASETS, HOOKS, METRICS, MODELS
 from fedseg.runner.checkpoint import checkpoints, load_checkpoint, save_checkpoint
+from fedseg.runner.state_store import StateStore
 from fedseg.runs.schema import OWN_DIGEST, own_digest
 
 ROOT = Path(__file__).parents[2]
@@ -431,12 +434,17 @@ def client_states(config: Mapping[str, Any], round_: int | None = None) -> dict[
     """The stores' content that a checkpoint refers to: store -> key -> tensors."""
     states: dict[str, Any] = {}
     for name, index in checkpoint(config, round_)["stores"].items():
-        folder = Path(config["work_dir"]) / "state" / name
-        states[name] = {
-            key: torch.load(folder / entry["file"], weights_only=True)
-            for key, entry in index.items()
-        }
+        store = StateStore(Path(config["work_dir"]) / "state" / f"{name}.sqlite")
+        store.load_state_dict(index)
+        states[name] = {key: store.get(key) for key in index}
     return states
+
+
+def state_rows(config: Mapping[str, Any], name: str = "clients") -> set[tuple[int, str]]:
+    """Round and key of every row of a store."""
+    path = Path(config["work_dir"]) / "state" / f"{name}.sqlite"
+    with closing(sqlite3.connect(path)) as database:
+        return set(database.execute("SELECT round, key FROM states"))
 
 
 def history(config: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -22,32 +22,31 @@ def state(
     A state is staged when its client has finished, and committed with the round. Peaks are in MiB,
     speeds in MB/s of state.
     """
-    folder = folder / "state"
+    path = folder / "state.sqlite"
     scratch = torch.zeros(parameters)
-    store, resumed = StateStore(folder, "disk"), StateStore(folder, "disk")
+    store, resumed = StateStore(path), StateStore(path)
 
     def write() -> None:
         for number, first in enumerate(range(0, clients, PARTICIPANTS), start=1):
             for client in range(first, min(first + PARTICIPANTS, clients)):
-                store.stage(str(client), {"vector": scratch.fill_(client)})
-            store.commit(number)
+                store.stage(str(client), number, {"vector": scratch.fill_(client)})
+            store.commit()
 
     def read() -> None:
         for client in range(clients):
             scratch.copy_(resumed.look_up(str(client))["vector"])
             if not (scratch == client).all():
-                raise DataError(f"{folder}: the state of client {client} came back changed")
+                raise DataError(f"{path}: the state of client {client} came back changed")
 
     megabytes, before = 4 * clients * parameters / 1e6, peak()
     written = megabytes / measure_seconds(write)
     index = store.state_dict()
     checked = megabytes / measure_seconds(lambda: resumed.load_state_dict(index))
     was_read = megabytes / measure_seconds(read)
-    size = sum((folder / entry["file"]).stat().st_size for entry in index.values())
     return {
         "clients": clients,
         "state of a client, MiB": 4 * parameters / 2**20,
-        "states on disk, MiB": size / 2**20,
+        "states on disk, MiB": path.stat().st_size / 2**20,
         "peak memory before, MiB": before,
         "peak memory at the end, MiB": peak(),
         "written and committed, MB/s": written,
