@@ -1,2 +1,2 @@
-_base_ = "settings/camvid.py"
+setting = "camvid"
 methods = ["fedavg"]

@@ -1,2 +1,2 @@
-_base_ = "settings/cifar100_c16.py"
+setting = "cifar100_c16"
 methods = ["fedalign"]

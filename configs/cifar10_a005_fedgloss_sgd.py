@@ -1,2 +1,2 @@
-_base_ = "settings/cifar10_a005.py"
+setting = "cifar10_a005"
 methods = ["fedgloss_sgd"]

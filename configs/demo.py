@@ -1,3 +1,3 @@
 # FedASAM + SWA + SiloBN on rendered streets: the published rainy experiment in minutes.
-_base_ = "settings/demo_streets.py"
+setting = "demo_streets"
 methods = ["silobn", "fedasam", "swa"]

@@ -1,3 +1,3 @@
 # What demo.py loses in rain without federation.
-_base_ = "settings/demo_streets_centralized.py"
+setting = "demo_streets_centralized"
 methods = []

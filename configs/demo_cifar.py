@@ -1,5 +1,5 @@
 # demo_images.py on photographs, with smaller steps of the server.
-_base_ = "settings/demo_photos.py"
+setting = "demo_photos"
 methods = ["fedavgm", "swa"]
 
 algorithm = dict(server_optim=dict(momentum=0.5))

@@ -1,2 +1,2 @@
-_base_ = "settings/idda_rainy_paper.py"
+setting = "idda_rainy_paper"
 methods = ["fedasam", "swa"]

@@ -186,8 +186,8 @@ def wide_run(run_copy: Path) -> Path:
 def configs_read_once() -> Iterator[None]:
     """Config files, which do not change, are read once: thousands of experiments are composed."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(methods, "read_file", functools.cache(methods.read_file))
-        patch.setattr(methods, "read_method", functools.cache(methods.read_method))
+        for name in ("read_file", "inherited_files", "read_method"):
+            patch.setattr(methods, name, functools.cache(getattr(methods, name)))
         yield
 
 

@@ -4,7 +4,6 @@ _base_ = "../_base_/listed.py"
 __data = dict(type="ListedDataset", data_root="data/acdc", layout="acdc")
 __test = dict(split="splits/test", test_mode=True, **__data)
 
-setting = "acdc"
 train_dataloader = dict(dataset=__data)
 val_dataloader = dict(
     fog=dict(batch_size=4, num_workers=2, dataset=dict(domains="fog", **__test)),

@@ -3,7 +3,6 @@ _base_ = "voc.py"
 
 __data = dict(dataset=dict(data_root="data/ade20k", layout="ade20k"))
 
-setting = "ade20k"
 model = dict(num_classes=150)
 train_dataloader = __data
 val_dataloader = dict(test=__data)

@@ -5,7 +5,6 @@ __source = dict(type="ADE20KDataset", data_root="data/ade20k")
 __train = dict(img_path="images/training", seg_map_path="annotations/training")
 __test = dict(img_path="images/validation", seg_map_path="annotations/validation")
 
-setting = "ade20k_classes"
 model = dict(num_classes=150)
 train_dataloader = dict(
     dataset=dict(

@@ -4,7 +4,6 @@ _base_ = "../_base_/listed.py"
 __data = dict(type="ListedDataset", data_root="data/bdd100k", layout="bdd100k")
 __test = dict(split="splits/test", test_mode=True, **__data)
 
-setting = "bdd100k"
 train_dataloader = dict(dataset=__data)
 val_dataloader = dict(
     test=dict(batch_size=4, num_workers=2, dataset=dict(**__test)),

@@ -6,7 +6,6 @@ _base_ = "../_base_/feddrive.py"
 
 __test = dict(type="CamVidDataset", data_root="data/camvid", split="splits/test", test_mode=True)
 
-setting = "camvid"
 model = dict(type="BiSeNetV2Segmentor", num_classes=11)
 train_dataloader = dict(
     batch_size=8,

@@ -1,7 +1,6 @@
 # One client that holds every image; a round is an epoch, at whose start the momentum is zero.
 _base_ = "camvid.py"
 
-setting = "camvid_centralized"
 # there is one client
 train_dataloader = dict(partition=dict(_delete_=True, type="SinglePartition"))
 client_sampler = dict(clients_per_round=1)

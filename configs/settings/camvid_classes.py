@@ -5,7 +5,6 @@ _base_ = ["../_base_/classes.py"]
 __test = dict(type="CamVidDataset", data_root="data/camvid", split="splits/test", test_mode=True)
 __loader = dict(batch_size=8, num_workers=2)
 
-setting = "camvid_classes"
 model = dict(num_classes=11)
 train_dataloader = dict(
     dataset=dict(

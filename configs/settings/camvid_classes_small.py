@@ -3,7 +3,6 @@
 # at ten times the rate, which stays as it is, and the mean of the last five evaluations.
 _base_ = "camvid_small.py"
 
-setting = "camvid_classes_small"
 train_dataloader = dict(
     partition=dict(_delete_=True, type="ClassHeterogeneous", clients_per_class=2)
 )

@@ -12,7 +12,6 @@ __test = dict(
 )
 __loader = dict(batch_size=8, num_workers=0)
 
-setting = "camvid_small"
 model = dict(num_classes=11)
 train_dataloader = dict(
     batch_size=8,

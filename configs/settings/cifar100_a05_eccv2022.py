@@ -4,7 +4,6 @@ _base_ = "cifar100_a05.py"
 
 __normalize = dict(type="Normalize", mean=[0.5071, 0.4867, 0.4408], std=[0.2675, 0.2565, 0.2761])
 
-setting = "cifar100_a05_eccv2022"
 train_dataloader = dict(
     transforms=[dict(type="RandomCrop", padding=4), dict(type="RandomFlip", prob=0.5), __normalize],
 )

@@ -5,7 +5,6 @@
 # form.
 _base_ = "../_base_/cifar100.py"
 
-setting = "cifar100_c16"
 model = dict(type="ResNet56")
 train_dataloader = dict(
     partition=dict(

@@ -3,7 +3,6 @@
 # radius of SAM and ASAM is published: those of nearly homogeneous clients (alpha = 1000).
 _base_ = "../_base_/cifar100.py"
 
-setting = "cifar100_centralized"
 train_dataloader = dict(partition=dict(_delete_=True, type="SinglePartition"))
 client_sampler = dict(clients_per_round=1)
 train_cfg = dict(max_rounds=1000, val_interval=10)

@@ -5,7 +5,6 @@
 # are published too.
 _base_ = "../_base_/cifar100.py"
 
-setting = "cifar100_pam"
 model = dict(type="ResNet18GN", groups=2)
 train_dataloader = dict(
     batch_size=20,

@@ -2,7 +2,6 @@
 # FedAvgM has momentum 0.9.
 _base_ = "cifar100_pam.py"
 
-setting = "cifar100_pam_resnet20"
 model = dict(type="ResNet20GN", groups=2)
 client_sampler = dict(clients_per_round=100)
 optim_wrapper = dict(optimizer=dict(lr=0.05, momentum=0))

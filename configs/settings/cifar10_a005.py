@@ -1,4 +1,3 @@
 _base_ = "../_base_/cifar10.py"
 
-setting = "cifar10_a005"
 train_dataloader = dict(partition=dict(alpha=0.05))

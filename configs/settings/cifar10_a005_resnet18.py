@@ -2,7 +2,6 @@
 # its table: it takes CIFAR-100's.
 _base_ = "cifar10_a005.py"
 
-setting = "cifar10_a005_resnet18"
 model = dict(type="ResNet18GN", groups=2)
 client_sampler = dict(clients_per_round=10)
 optim_wrapper = dict(optimizer=dict(momentum=0.7, weight_decay=1e-5))

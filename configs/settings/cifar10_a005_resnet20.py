@@ -1,7 +1,6 @@
 # ResNet-20 with GroupNorm of 2 groups, as in WIMA, with batches of 100.
 _base_ = "cifar10_a005.py"
 
-setting = "cifar10_a005_resnet20"
 model = dict(type="ResNet20GN", groups=2)
 train_dataloader = dict(batch_size=100)
 client_sampler = dict(clients_per_round=10)

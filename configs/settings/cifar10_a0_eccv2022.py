@@ -4,7 +4,6 @@ _base_ = "cifar10_a0.py"
 
 __normalize = dict(type="Normalize", mean=[0.4914, 0.4822, 0.4465], std=[0.2023, 0.1994, 0.2010])
 
-setting = "cifar10_a0_eccv2022"
 train_dataloader = dict(
     transforms=[dict(type="RandomCrop", padding=4), dict(type="RandomFlip", prob=0.5), __normalize],
 )

@@ -5,7 +5,6 @@
 # size of batches: they are those of its released code, momentum in Nesterov's form.
 _base_ = "../_base_/cifar10.py"
 
-setting = "cifar10_c16"
 model = dict(type="ResNet56")
 train_dataloader = dict(
     partition=dict(

@@ -3,7 +3,6 @@
 # radius of SAM and ASAM is published: those of nearly homogeneous clients (alpha = 100).
 _base_ = "../_base_/cifar10.py"
 
-setting = "cifar10_centralized"
 train_dataloader = dict(partition=dict(_delete_=True, type="SinglePartition"))
 client_sampler = dict(clients_per_round=1)
 train_cfg = dict(max_rounds=500, val_interval=10)

@@ -3,7 +3,6 @@ _base_ = ["../_base_/classes.py"]
 
 __data = dict(type="CityscapesDataset", data_root="data/cityscapes")
 
-setting = "cityscapes_classes"
 model = dict(num_classes=19)
 train_dataloader = dict(
     dataset=dict(

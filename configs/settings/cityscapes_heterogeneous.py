@@ -1,6 +1,5 @@
 _base_ = "../_base_/cityscapes.py"
 
-setting = "cityscapes_heterogeneous"
 train_dataloader = dict(dataset=dict(split="splits/heterogeneous/train"))
 val_dataloader = dict(test=dict(dataset=dict(split="splits/heterogeneous/test")))
 test_dataloader = val_dataloader

@@ -2,5 +2,4 @@
 # everything else in batches of 16.
 _base_ = "cityscapes_heterogeneous.py"
 
-setting = "cityscapes_heterogeneous_batch8"
 train_dataloader = dict(batch_size=8)

@@ -1,6 +1,5 @@
 _base_ = "../_base_/cityscapes.py"
 
-setting = "cityscapes_uniform"
 train_dataloader = dict(dataset=dict(split="splits/uniform/train"))
 val_dataloader = dict(test=dict(dataset=dict(split="splits/uniform/test")))
 test_dataloader = val_dataloader

@@ -1,7 +1,6 @@
 # The rendered streets of demo_weather with two clients a class, which know that class only.
 _base_ = "demo_weather.py"
 
-setting = "demo_classes"
 train_dataloader = dict(
     partition=dict(_delete_=True, type="ClassHeterogeneous", clients_per_class=2)
 )

@@ -2,5 +2,4 @@
 # (fedseg demo leaderboard).
 _base_ = "demo_weather.py"
 
-setting = "demo_leaderboard"
 train_cfg = dict(max_rounds=24, val_interval=4, val_last_rounds=8, val_last_interval=4)

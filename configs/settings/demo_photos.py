@@ -7,7 +7,6 @@ __test = dict(
     corrupted=dict(dataset=dict(data_root=__root)),
 )
 
-setting = "demo_photos"
 train_dataloader = dict(
     batch_size=32,
     dataset=dict(type="CIFAR10Dataset", data_root=__root),

@@ -10,7 +10,6 @@ __test = dict(
     corrupted=dict(dataset=dict(data_root=__root, folder="demo_corrupted")),
 )
 
-setting = "demo_shapes"
 train_dataloader = dict(
     batch_size=16,
     dataset=dict(type="SyntheticShapesDataset", data_root=__root),

@@ -12,7 +12,6 @@ __test = dict(
     ],
 )
 
-setting = "demo_streets"
 train_dataloader = dict(
     batch_size=8,
     drop_last=False,

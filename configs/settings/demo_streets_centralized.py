@@ -2,7 +2,6 @@
 # in rain. Ordinary training (SGD, BatchNorm's running statistics); a round is an epoch.
 _base_ = "demo_streets.py"
 
-setting = "demo_streets_centralized"
 # there is one client
 train_dataloader = dict(partition=dict(_delete_=True, type="SinglePartition"))
 client_sampler = dict(clients_per_round=1)

@@ -5,7 +5,6 @@ _base_ = "demo_weather.py"
 __data = dict(type="CityscapesDataset", data_root="data/towns")
 __size = (128, 256)  # height and width of the images
 
-setting = "demo_towns_centralized"
 # there is one client
 model = dict(num_classes=19, weights=None)
 train_dataloader = dict(

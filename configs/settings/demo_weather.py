@@ -8,7 +8,6 @@ __root = "data/demo_weather"
 __size = (128, 232)  # height and width of the images
 __test = dict(data_root=__root, pipeline=[dict(type="ResizeInput", size=(128, 224))])
 
-setting = "demo_weather"
 model = dict(
     _delete_=True,
     type="Segmentor",

@@ -7,7 +7,6 @@ _base_ = "../_base_/classification.py"
 __root = "data/femnist"
 __normalize = dict(type="Normalize", mean=[0.0], std=[1.0])
 
-setting = "femnist"
 model = dict(type="FEMNISTCNN", num_classes=62)
 train_dataloader = dict(
     type="ResidentData",

@@ -4,7 +4,6 @@ _base_ = "../_base_/listed.py"
 __data = dict(type="ListedDataset", data_root="data/gta5", layout="gta5")
 __test = dict(split="splits/test", test_mode=True, **__data)
 
-setting = "gta5"
 train_dataloader = dict(dataset=__data)
 val_dataloader = dict(
     seen=dict(batch_size=1, num_workers=2, dataset=dict(**__test)),

@@ -2,7 +2,6 @@
 # gta5_to_cityscapes.py. A round is an epoch.
 _base_ = "../_base_/cityscapes.py"
 
-setting = "gta5_centralized"
 train_dataloader = dict(
     batch_size=8,
     drop_last=False,

@@ -1,6 +1,5 @@
 _base_ = "../_base_/idda.py"
 
-setting = "idda_bus"
 train_dataloader = dict(dataset=dict(split="splits/heterogeneous/bus/train"))
 val_dataloader = dict(
     unseen=dict(dataset=dict(split="splits/heterogeneous/bus/test")),

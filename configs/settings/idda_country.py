@@ -1,6 +1,5 @@
 _base_ = "../_base_/idda.py"
 
-setting = "idda_country"
 train_dataloader = dict(dataset=dict(split="splits/heterogeneous/country/train"))
 val_dataloader = dict(
     unseen=dict(dataset=dict(split="splits/heterogeneous/country/test")),

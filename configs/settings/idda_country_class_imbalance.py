@@ -1,6 +1,5 @@
 _base_ = "../_base_/idda.py"
 
-setting = "idda_country_class_imbalance"
 train_dataloader = dict(dataset=dict(split="splits/class_imbalance/country/train"))
 val_dataloader = dict(
     unseen=dict(dataset=dict(split="splits/class_imbalance/country/test")),

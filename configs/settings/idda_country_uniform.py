@@ -1,6 +1,5 @@
 _base_ = "../_base_/idda.py"
 
-setting = "idda_country_uniform"
 train_dataloader = dict(dataset=dict(split="splits/uniform/country/train"))
 val_dataloader = dict(
     unseen=dict(dataset=dict(split="splits/uniform/country/test")),

@@ -1,6 +1,5 @@
 _base_ = "../_base_/idda.py"
 
-setting = "idda_rainy"
 train_dataloader = dict(dataset=dict(split="splits/heterogeneous/rainy/train"))
 val_dataloader = dict(
     unseen=dict(dataset=dict(split="splits/heterogeneous/rainy/test")),

@@ -2,5 +2,4 @@
 # everything else in batches of 16.
 _base_ = "idda_rainy_class_imbalance.py"
 
-setting = "idda_rainy_class_imbalance_batch8"
 train_dataloader = dict(batch_size=8)

@@ -6,7 +6,6 @@ _base_ = "../_base_/classification.py"
 
 __root = "data/imagenet200"
 
-setting = "imagenet200"
 model = dict(
     type="ResNet18",
     num_classes=200,

@@ -7,7 +7,6 @@ _base_ = "../_base_/classification.py"
 
 __root = "data/imagenet"
 
-setting = "imagenet_centralized"
 model = dict(
     type="MobileNetV2GN",
     num_classes=1000,

@@ -20,7 +20,6 @@ __test = dict(
     ),
 )
 
-setting = "landmarks"
 model = dict(
     type="MobileNetV2GN",
     num_classes=2028,

@@ -3,7 +3,6 @@
 # clients with five local epochs.
 _base_ = "landmarks.py"
 
-setting = "landmarks_centralized"
 train_dataloader = dict(partition=dict(_delete_=True, type="SinglePartition"))
 client_sampler = dict(clients_per_round=1)
 train_cfg = dict(max_rounds=198, local_epochs=1, val_interval=1, val_last_rounds=1)

@@ -1,6 +1,5 @@
 # WIMA's rounds and batches.
 _base_ = "landmarks.py"
 
-setting = "landmarks_wima"
 train_dataloader = dict(batch_size=50)
 train_cfg = dict(max_rounds=3000)

@@ -4,7 +4,6 @@ _base_ = "../_base_/listed.py"
 __data = dict(type="ListedDataset", data_root="data/mapillary", layout="mapillary_a")
 __test = dict(split="splits/test", test_mode=True, **__data)
 
-setting = "mapillary_a"
 train_dataloader = dict(
     dataset=dict(
         pipeline=[

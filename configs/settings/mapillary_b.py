@@ -3,7 +3,6 @@ _base_ = "mapillary_a.py"
 
 __layout = dict(dataset=dict(layout="mapillary_b"))
 
-setting = "mapillary_b"
 train_dataloader = __layout
 val_dataloader = dict(test=__layout)
 test_dataloader = val_dataloader

@@ -2,7 +2,6 @@
 # digits: there are 10 clients, each with all images of a digit, and all take part in each round.
 _base_ = "../_base_/mnist.py"
 
-setting = "mnist_a0"
 train_dataloader = dict(
     partition=dict(_delete_=True, type="DirichletPartition", num_clients=10, alpha=0)
 )

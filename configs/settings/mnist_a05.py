@@ -1,4 +1,3 @@
 _base_ = "../_base_/mnist.py"
 
-setting = "mnist_a05"
 train_dataloader = dict(partition=dict(alpha=0.5))

@@ -1,6 +1,5 @@
 # The course report's FedSAM has 3 rounds and ten times FedAvg's learning rate.
 _base_ = "mnist_a2.py"
 
-setting = "mnist_a2_fedsam"
 optim_wrapper = dict(optimizer=dict(lr=0.01))
 train_cfg = dict(max_rounds=3)

@@ -5,7 +5,6 @@ _base_ = "../_base_/feddrive.py"
 
 __data = dict(type="ListedDataset", data_root="data/segmentation", classes=["background", "object"])
 
-setting = "segmentation"
 model = dict(type="BiSeNetV2Segmentor", num_classes=2)
 train_dataloader = dict(
     batch_size=4,

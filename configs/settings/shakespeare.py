@@ -5,7 +5,6 @@ _base_ = "../_base_/classification.py"
 
 __root = "data/shakespeare"
 
-setting = "shakespeare"
 model = dict(type="CharLSTM", num_classes=80)
 train_dataloader = dict(
     type="ResidentData",

@@ -11,7 +11,6 @@ __idd = dict(type="ListedDataset", data_root="idd", layout="idd")
 __acdc = dict(type="ListedDataset", data_root="acdc", layout="acdc", split="splits/test")
 __crop = dict(type="RandomScaleCrop", scale=(0.5, 1.5), crop_size=(512, 1024))
 
-setting = "streets_dg"
 train_dataloader = dict(
     dataset=dict(
         _delete_=True,

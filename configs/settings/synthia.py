@@ -4,7 +4,6 @@ _base_ = "../_base_/listed.py"
 __data = dict(type="ListedDataset", data_root="data/synthia", layout="synthia")
 __test = dict(split="splits/test", test_mode=True, **__data)
 
-setting = "synthia"
 train_dataloader = dict(dataset=__data)
 val_dataloader = dict(
     seen=dict(batch_size=4, num_workers=2, dataset=dict(**__test)),

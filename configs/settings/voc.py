@@ -4,7 +4,6 @@ _base_ = "../_base_/listed.py"
 __data = dict(type="ListedDataset", data_root="data/voc", layout="voc")
 __test = dict(split="splits/test", test_mode=True, **__data)
 
-setting = "voc"
 model = dict(num_classes=21)
 train_dataloader = dict(
     dataset=dict(

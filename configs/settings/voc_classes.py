@@ -14,7 +14,6 @@ __source = dict(
 )
 __lists = "ImageSets/Segmentation"
 
-setting = "voc_classes"
 model = dict(num_classes=20)
 train_dataloader = dict(
     dataset=dict(

@@ -1,23 +1,19 @@
-"""A config as a list of layers, (file, values) in the order in which they are merged.
+"""Config files as read, and the layers of which a config is made.
 
-A config file is read as MMEngine reads it, bases and variables included, and what it sets itself is
-a layer over those of its bases. Options of a command line are the last layers. Where a value comes
-from, and which file an error is about, is read off this list.
+A layer has the values that a setting, a method, an experiment or an option of a command line sets.
+Layers are merged in this order; ``fedseg show`` and messages name the one that sets a value.
 """
 
 import ast
 import copy
-import functools
-import os
 import re
-import types
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from mmengine.config import Config, ConfigDict
-from mmengine.config.utils import RemoveAssignFromAST
+from mmengine.config import Config
 from mmengine.utils import import_modules_from_strings
 
 import fedseg
@@ -26,108 +22,90 @@ from fedseg.errors import ConfigError
 from fedseg.names import did_you_mean
 
 CONFIGS = (Path(fedseg.__file__).parent / "configs").resolve()
-OURS = "fedseg::"  # before a path in CONFIGS, as a _base_ of a config that may lie anywhere
 BASE = "_base_"
-LAZY = "cannot be read as a lazy config (imports, no _base_: it may not call what it imports)"
-IMPORTS = "custom_imports.imports"  # of all layers together
 MISSING = object()
+MERGE_ERRORS = (TypeError, KeyError, IndexError)  # of MMEngine, for values that do not fit
 
 
-class Layer(NamedTuple):
+@dataclass(frozen=True)
+class Layer:
     """The values that a file or an option sets."""
 
-    file: str  # or the option
+    file: str  # or the option, such as "--seed"
     values: Mapping[str, Any]
-    inherited: tuple["Layer", ...] = ()  # of which the values were merged already, if of any
-
-    @classmethod
-    def of(cls, file: str, options: Mapping[str, Any]) -> "Layer":
-        """A layer of values by dotted key."""
-        values: dict[str, Any] = {}
-        for key, value in options.items():
-            *above, last = key.split(".")
-            inner = values
-            for name in above:
-                inner = inner.setdefault(name, {})
-            inner[last] = value
-        return cls(file, values)
 
 
-class Merged(NamedTuple):
-    """Layers and the config that they make."""
-
-    values: ConfigDict
-    layers: tuple[Layer, ...] = ()
-
-    def add(self, layer: Layer, lists: bool = False) -> "Merged":
-        """With a layer on top; the modules that lower layers import are imported, too.
-
-        Args:
-            lists: numbers as keys replace entries of a list.
-        """
-        layer = _with_tests(layer, self.values)
-        values = _copy(layer.values)
-        _keep_imports(values.get("custom_imports"), get(self.values, IMPORTS))
-        try:
-            values = Config._merge_a_into_b(values, self.values, lists)
-        except (TypeError, KeyError, IndexError) as error:
-            raise ConfigError(f"{layer.file}: {error}") from error
-        return Merged(values, (*self.layers, layer))
+# ---------------------------------------------------------------- files
 
 
-def _keep_imports(imports: Any, earlier: Sequence[str] | None) -> None:
-    """Put the modules of lower layers before those of a ``custom_imports``, in place."""
-    if not isinstance(imports, Mapping) or imports.get("_delete_"):
-        return
-    names = imports.get("imports")
-    if isinstance(names, list) and earlier:
-        imports["imports"] = [*earlier, *(name for name in names if name not in earlier)]
+def read_file(path: str | Path) -> dict[str, Any]:
+    """Read a config file with what it inherits, and import its ``custom_imports``.
 
-
-def merge(layers: Iterable[Layer]) -> Merged:
-    """Layers on top of each other, the first one below."""
-    merged = Merged(ConfigDict())
-    for layer in layers:
-        merged = merged.add(layer)
-    return merged
-
-
-def _with_tests(layer: Layer, config: Mapping[str, Any]) -> Layer:
-    """The layer with its changes of ``val_dataloader`` and ``val_evaluator`` for the test, too.
-
-    Training and ``fedseg test`` have one description of test sets, until a layer sets that of the
-    test itself or turns the evaluation of training off.
-
-    Args:
-        config: what the layer is merged over.
+    Raises:
+        ConfigError: a file of it is none of Python, does not exist or fails.
     """
-    values = dict(layer.values)
-    for part in ("dataloader", "evaluator"):
-        val, test = f"val_{part}", f"test_{part}"
-        is_shared = config.get(test) is not None and config.get(val) == config.get(test)
-        if is_shared and test not in values and values.get(val) is not None:
-            values[test] = _copy(values[val])
-    return layer._replace(values=values)
-
-
-def _copy(value: Any) -> Any:
-    """A deep copy that shares nothing: merging a dict takes its ``_delete_`` out of it."""
-    if isinstance(value, Mapping):
-        return {key: _copy(inner) for key, inner in value.items()}
-    if type(value) in (list, tuple):
-        return type(value)(map(_copy, value))
-    return copy.deepcopy(value)
-
-
-def read_file(path: str | Path) -> Merged:
-    """Read a config file, which is executed once, and import its ``custom_imports``."""
-    merged = _read(str(path))
-    imports = merged.values.get("custom_imports")
+    inherited_files(Path(path))
+    with _telling(str(path)):
+        config = Config.fromfile(path, lazy_import=False, import_custom_modules=False)
+        values = config.to_dict()
+    for key, value in list(values.items()):
+        if isinstance(value, type):  # a class that the file imports
+            del values[key]
+    imports = values.get("custom_imports")
+    check_imports(imports, str(path))
     if imports:
+        arguments = {key: value for key, value in imports.items() if key != "_delete_"}
         fix = f": put it into {Path(path).resolve().parent} or install it"
         with _telling(f"{path}: custom_imports", "failed", fix):
-            import_modules_from_strings(**copy.deepcopy(imports))
-    return merged
+            import_modules_from_strings(**arguments)
+    return values
+
+
+def inherited_files(path: Path, heirs: Sequence[Path] = ()) -> list[Path]:
+    """The file and those that it inherits by ``_base_``, the nearest first; none is executed.
+
+    Args:
+        heirs: the files that inherit it.
+    """
+    if path.resolve() in heirs:
+        raise ConfigError(f"{path}: {BASE}: inherits itself, through {heirs[-1]}")
+    if path.suffix != ".py":  # reading YAML can run anything
+        raise ConfigError(f"{path}: is not a config: configs and their bases are Python files")
+    with _telling(str(path)):
+        bases = _read_bases(path)
+    files = [path]
+    for name in reversed(bases):
+        base = path.parent / name
+        if not base.is_file():
+            hint = did_you_mean(base.stem, (other.stem for other in base.parent.glob("*.py")))
+            raise ConfigError(f"{path}: {BASE}: {base}: does not exist{hint}")
+        files += inherited_files(base, [*heirs, path.resolve()])
+    return files
+
+
+def _read_bases(path: Path) -> list[str]:
+    """The paths in the ``_base_`` of a file, which is not executed."""
+    bases: Any = []
+    for node in ast.parse(path.read_text(encoding="utf-8"), str(path)).body:
+        if isinstance(node, ast.ClassDef):
+            raise ConfigError(
+                f"{path}: defines the class {node.name}, so it is neither a config nor a method: "
+                "these set config keys, among them the class's name in a type and "
+                f'custom_imports = dict(imports=["{path.stem}"]) (docs/own_algorithm.md)'
+            )
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", None) == BASE:
+            bases = ast.literal_eval(node.value)
+    if isinstance(bases, str):
+        bases = [bases]
+    for name in bases:
+        if not isinstance(name, str) or not name:
+            raise ConfigError(f"{path}: {BASE}: must be a path or a list of paths, not {bases!r}")
+        if "::" in name:
+            raise ConfigError(
+                f"{path}: {BASE}: must be a path from the file's folder, not {name!r}: inherit a "
+                f'setting of fedseg with setting = "{Path(name.rpartition("::")[2]).stem}"'
+            )
+    return list(bases)
 
 
 def check_imports(imports: Any, file: str = "") -> None:
@@ -147,51 +125,6 @@ def check_imports(imports: Any, file: str = "") -> None:
         raise ConfigError(f"{field}.imports: must be {form}, not {shown(names)}")
 
 
-def _read(file: str, above: tuple[str, ...] = ()) -> Merged:
-    if not file.endswith(".py"):  # reading YAML can run anything
-        raise ConfigError(f"{file}: is not a config: configs and their bases are Python files")
-    if file in above:
-        raise ConfigError(f"{file}: {BASE}: it inherits itself, through {above[-1]}")
-    with _telling(file):
-        _refuse_classes(file)
-        if Config._is_lazy_import(file):
-            with _telling(file, LAZY):
-                values = Config.fromfile(file, import_custom_modules=False).to_dict()
-            check_imports(values.get("custom_imports"), file)
-            return Merged(ConfigDict(values), (Layer(file, values),))
-        bases, code = _compile(_substituted(file), file)
-    merged = Merged(ConfigDict())
-    for base, scope in bases:
-        if not os.path.isfile(base):
-            path = Path(base)
-            hint = did_you_mean(path.stem, (other.stem for other in path.parent.glob("*.py")))
-            if (CONFIGS / path.parent.name / path.name).is_file():
-                hint = f': use "{OURS}{path.parent.name}/{path.name}"'
-            raise ConfigError(f"{file}: {BASE}: {base}: does not exist{hint}")
-        values, layers = _read(base, (*above, file))
-        twice = sorted(merged.values.keys() & values.keys())
-        if twice:
-            raise ConfigError(f"{file}: {BASE}: {', '.join(twice)}: is in several bases")
-        merged.values.update(Config._dict_to_config_dict(values, scope))
-        merged = Merged(merged.values, (*merged.layers, *layers))
-    with _telling(file):
-        values = _evaluate(code, merged.values)
-    check_imports(values.get("custom_imports"), file)
-    return merged.add(Layer(file, values))
-
-
-def _refuse_classes(file: str) -> None:
-    """Raise ConfigError for a module that defines a class, before it is executed as a config."""
-    path = Path(file)
-    for node in ast.parse(path.read_text(encoding="utf-8"), file).body:
-        if isinstance(node, ast.ClassDef):
-            raise ConfigError(
-                f"{file}: defines the class {node.name}, so it is neither a config nor a method: "
-                "these set config keys, among them the class's name in a type and "
-                f'custom_imports = dict(imports=["{path.stem}"]) (docs/own_algorithm.md)'
-            )
-
-
 @contextmanager
 def _telling(
     file: str, problem: str = "cannot be read as a config", fix: str = ""
@@ -209,69 +142,74 @@ def _telling(
         raise ConfigError(f"{file}: {problem}: {kind}: {error}{fix}") from error
 
 
-def _substituted(file: str) -> str:
-    """The text of a file with MMEngine's variables replaced: of the file, environment and base."""
-    path = Path(os.path.abspath(file))
-    text = path.read_text(encoding="utf-8")
-    for name, value in (
-        ("fileDirname", path.parent.as_posix()),
-        ("fileBasename", path.name),
-        ("fileBasenameNoExtension", path.stem),
-        ("fileExtname", path.suffix),
-    ):
-        text = re.sub(rf"\{{\{{\s*{name}\s*\}}\}}", lambda _, value=value: value, text)
-    text = re.sub(r"\{\{['\"]?\s*\$(\w+)\s*:\s*(\S*?)\s*['\"]?\}\}", _environment, text)
-    keys = rf"\{{\{{\s*{BASE}\.([\w.]+)\s*\}}\}}"
-    return re.sub(keys, lambda match: BASE + "".join(f"[{k!r}]" for k in match[1].split(".")), text)
+# ---------------------------------------------------------------- merging
 
 
-def _environment(match: re.Match) -> str:
-    value = os.environ.get(match[1], match[2])
-    if not value:
-        raise KeyError(f"the environment has no {match[1]}, and there is no default")
+def add_layer(config: Config, layer: Layer) -> None:
+    """Merge a layer into a config, in place.
+
+    Modules that lower layers import are imported, too. Training and ``fedseg test`` have one
+    description of test sets, until a layer sets that of the test itself.
+    """
+    try:
+        _merge(config, layer)
+    except MERGE_ERRORS as error:
+        raise ConfigError(f"{layer.file}: {error}") from error
+
+
+def set_values(config: Config, option: str, options: Mapping[str, Any]) -> None:
+    """Merge values by dotted key into a config, as an option of a command line gives them."""
+    for key, value in options.items():
+        try:
+            _merge(config, Layer(option, nested(key, value)))
+        except MERGE_ERRORS as error:
+            raise ConfigError(f"{option}: {key}: {error}") from error
+
+
+def _merge(config: Config, layer: Layer) -> None:
+    values = _copy(layer.values)
+    _change_tests(values, config)
+    layers = [*layers_of(config), Layer(layer.file, _copy(values))]
+    _keep_imports(values.get("custom_imports"), get(config, "custom_imports.imports"))
+    config.merge_from_dict(values)
+    keep_layers(config, layers)
+
+
+def nested(key: str, value: Any) -> dict[str, Any]:
+    """The dict of a value by dotted key: ``{"a": {"b": value}}`` of ``"a.b"``."""
+    for name in reversed(key.split(".")):
+        value = {name: value}
     return value
 
 
-@functools.lru_cache
-def _compile(text: str, file: str) -> tuple[list[tuple[str, str | None]], types.CodeType]:
-    """(path, scope) of the files that a config inherits, and the code of the rest."""
-    tree = ast.parse(text, file)
-    bases = _bases(tree, file)
-    return bases, compile(RemoveAssignFromAST(BASE).visit(tree), file, "exec")
+def _change_tests(values: dict[str, Any], config: Config) -> None:
+    """Give the changes of ``val_dataloader`` and ``val_evaluator`` to the test, in place.
+
+    Not where the test has others than training, or the evaluation of training is turned off.
+    """
+    for part in ("dataloader", "evaluator"):
+        val, test = f"val_{part}", f"test_{part}"
+        is_shared = config.get(test) is not None and config.get(val) == config.get(test)
+        if is_shared and test not in values and values.get(val) is not None:
+            values[test] = _copy(values[val])
 
 
-def _bases(tree: ast.Module, file: str) -> list[tuple[str, str | None]]:
-    for node in tree.body:
-        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", None) == BASE:
-            names = eval(compile(ast.Expression(node.value), file, "eval"))
-            break
-    else:
-        return []
-    bases = []
-    names = names if isinstance(names, list | tuple) else [names]
-    if not all(isinstance(name, str) and name for name in names):
-        raise ConfigError(f"{file}: {BASE}: must be a path or a list of paths, not {shown(names)}")
-    for name in names:
-        if name.startswith(OURS):
-            bases.append((str(CONFIGS / name.removeprefix(OURS)), None))
-        else:
-            path, scope = Config._get_cfg_path(name, file)
-            bases.append((os.path.normpath(path), scope))
-    return bases
+def _keep_imports(imports: Any, earlier: Sequence[str] | None) -> None:
+    """Put the modules of lower layers before those of a ``custom_imports``, in place."""
+    if not isinstance(imports, Mapping) or imports.get("_delete_"):
+        return
+    names = imports.get("imports")
+    if isinstance(names, list) and earlier:
+        imports["imports"] = [*earlier, *(name for name in names if name not in earlier)]
 
 
-def _evaluate(code: types.CodeType, base: ConfigDict) -> dict[str, Any]:
-    """The values that a config sets itself, over its bases."""
-    names: dict[str, Any] = {BASE: base}
-    exec(code, names)
-    ignored = types.FunctionType | types.ModuleType | type  # what a file imports or defines
-    values = {
-        key: value
-        for key, value in names.items()
-        if key != BASE and not key.startswith("__") and not isinstance(value, ignored)
-    }
-    Config._parse_scope(values)
-    return values
+def _copy(value: Any) -> Any:
+    """A deep copy that shares nothing: merging a dict takes its ``_delete_`` out of it."""
+    if isinstance(value, Mapping):
+        return {key: _copy(inner) for key, inner in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(map(_copy, value))
+    return copy.deepcopy(value)
 
 
 # ---------------------------------------------------------------- values and where they come from
@@ -290,10 +228,10 @@ def get(config: Any, key: str, default: Any = None) -> Any:
 
 
 def find_layer(layers: Sequence[Layer], key: str) -> Layer | None:
-    """The last layer that sets a key or something below it; of a method's, the file it is from."""
+    """The last layer that sets a key or something below it."""
     for layer in reversed(layers):
         if get(layer.values, key, MISSING) is not MISSING:
-            return find_layer(layer.inherited, key) or layer
+            return layer
     return None
 
 
@@ -305,19 +243,6 @@ def layers_of(config: Config) -> tuple[Layer, ...]:
 def keep_layers(config: Config, layers: Sequence[Layer]) -> None:
     """Note the layers of a config, which copies have, too; they are no key of it."""
     vars(config)["layers"] = tuple(layers)
-
-
-def set_values(config: Config, option: str, options: Mapping[str, Any]) -> None:
-    """Merge values by dotted key into a config, as an option of a command line gives them."""
-    for key, value in options.items():
-        layer = _with_tests(Layer.of(option, {key: value}), config)
-        values = _copy(layer.values)
-        _keep_imports(values.get("custom_imports"), get(config, IMPORTS))
-        try:
-            config.merge_from_dict(values)
-        except (TypeError, KeyError, IndexError) as error:
-            raise ConfigError(f"{option}: {key}: {error}") from error
-        keep_layers(config, [*layers_of(config), layer])
 
 
 @contextmanager

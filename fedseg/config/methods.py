@@ -1,7 +1,7 @@
 """Experiments from parts: a setting and a list of methods.
 
-A *setting* (``configs/settings``) is a config with its name in ``setting``: data, clients, network,
-and the protocol, such as rounds, batches and precision.
+A *setting* (``configs/settings``) is a complete config: data, clients, network, and the protocol,
+such as rounds, batches and precision.
 
 A *method* (``configs/methods``) is a config that is merged over the setting. Besides what it sets
 it can say:
@@ -18,13 +18,12 @@ it can say:
 Methods are merged in the order of their slots, the network first, whose rates others change; those
 without a slot last, as they are given.
 
-Settings and methods are found by their names, whatever their case. A config anywhere inherits one
-with ``_base_ = "fedseg::settings/idda_rainy.py"``.
-
-A config that inherits a setting names its methods as ``methods = ["fedasam", "swa"]``; what it sets
-itself is merged last.
+An *experiment* is a file anywhere that names its setting and methods, as
+``setting = "idda_rainy"`` and ``methods = ["fedasam", "swa"]``, and has its changes. The order is:
+setting, methods, the file's own keys, options of the command line.
 """
 
+import copy
 import functools
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -36,7 +35,17 @@ from typing import Any
 
 from mmengine.config import Config
 
-from fedseg.config.layers import CONFIGS, Layer, Merged, get, keep_layers, merge, read_file
+from fedseg.config.layers import (
+    CONFIGS,
+    Layer,
+    add_layer,
+    get,
+    inherited_files,
+    keep_layers,
+    layers_of,
+    nested,
+    read_file,
+)
 from fedseg.config.needs import NEEDS, TASKS, Need, component_types
 from fedseg.config.schema import check_values
 from fedseg.errors import ConfigError, Mistakes
@@ -73,6 +82,7 @@ KEYS: Mapping[str, Any] = {
     "append": Mapping[str, list] | None,
     "values": Mapping[str, Mapping[str, Any] | None] | None,
 }
+COMPOSED = ("setting", "methods", *KEYS)  # what only a file can say
 
 
 @dataclass(frozen=True)
@@ -152,29 +162,32 @@ class Method:
 
 
 class Composition:
-    """A setting and its methods.
+    """A setting with its methods and the changes of an experiment.
 
     Args:
-        path: a setting, or a config that inherits one.
-        methods: names or files, besides those that the config names itself.
+        path: a setting, or an experiment that names one.
+        methods: names or files, besides those that the experiment names itself.
 
     Attributes:
+        layers: of the setting and of the experiment; the methods come between them.
+        title: the name of the setting.
         name: the experiment's: the file's name, and the methods that the file does not name.
         methods: the names of all methods in the order of their slots.
     """
 
     def __init__(self, path: Path, methods: Sequence[str] = ()) -> None:
         self.path = path
-        self.plain = read_file(path)
         self._by_file: dict[Path, Method] = {}
-        config = self.plain.values
-        hints = {**KEYS, "setting": str | None, "methods": NAMES}
-        _check_keys(path, config, hints)
-        self.setting = config.get("setting")
-        self.title = self.setting or path.stem
-        named = _as_list(config.get("methods"))
-        if named and len(self.plain.layers) == 1:
-            raise ConfigError(f"{path}: methods: need a _base_ to be merged over: name a setting")
+        self.layers = read_layers(path)
+        setting = self.layers[0]
+        self.title = Path(setting.file).stem
+        named = []
+        for layer in self.layers[1:]:
+            named = _as_list(layer.values.get("methods", named))
+        if setting.values.get("methods"):
+            raise ConfigError(
+                f"{setting.file}: methods: need a setting to be merged over: write setting = NAME"
+            )
         of_file = self._read_methods(named)
         self.chosen = self._read_methods([*named, *methods])
         added = [method.name for method in self.chosen if method not in of_file]
@@ -192,18 +205,10 @@ class Composition:
                 files[path.stem] = path
         return dict(sorted(files.items()))
 
-    @property
-    def has_one_client(self) -> bool:
-        """True if the setting trains one client on all images."""
-        return get(self.plain.values, "train_dataloader.partition.type") == "SinglePartition"
-
-    @property
+    @functools.cached_property
     def setting_names(self) -> list[str]:
         """The setting's name, and those of the files that it inherits, the nearest first."""
-        names = [self.title]
-        for layer in reversed(self.plain.layers):
-            names.append(Path(layer.file).stem)
-        return names
+        return [file.stem for file in inherited_files(Path(self.layers[0].file))]
 
     def find(self, method: str) -> Path:
         """The file of a method in this setting."""
@@ -238,11 +243,7 @@ class Composition:
         deciding: dict[str, Method] = {}
         for method, slot in [(one, slot) for one in methods for slot in one.slots]:
             decided, other = slot.replace("_", " "), deciding.setdefault(slot, method)
-            if self.has_one_client and slot in BETWEEN_CLIENTS:
-                mistakes.add(
-                    f"methods: {method.name} does not apply to {self.title}: it has one client"
-                )
-            elif other is not method and slot not in SHARED:
+            if other is not method and slot not in SHARED:
                 mistakes.add(
                     f"methods: {other.name} and {method.name} contradict each other: both decide "
                     f"the {decided}; choose one"
@@ -260,21 +261,31 @@ class Composition:
 
     def compose(self) -> Config:
         """The setting's config with everything merged, and its layers."""
-        merged, above = self.plain, self._layers_above_methods()
-        if above:
-            merged = merge(self.plain.layers[: -len(above)])
-        merged = self._add_methods(merged)
-        for layer in above:
-            merged = merged.add(layer)
+        setting = self.layers[0]
+        merged = Config(copy.deepcopy(dict(setting.values)), filename=str(self.path))
+        keep_layers(merged, [setting])
+        self._add_methods(merged)
+        for layer in self.layers[1:]:
+            add_layer(merged, layer)
         for method in self.chosen:
+            self._check_clients(method, merged)
             for need in method.needs:
-                self._check_need(method, need, merged.values)
-        values = {key: value for key, value in merged.values.to_dict().items() if key not in KEYS}
-        if self.setting or self.chosen:
+                self._check_need(method, need, merged)
+        values = {key: value for key, value in merged.to_dict().items() if key not in COMPOSED}
+        is_shipped = Path(setting.file).resolve().is_relative_to(CONFIGS)
+        if is_shipped or len(self.layers) > 1 or self.chosen:
             values["setting"], values["methods"] = self.title, self.methods
         config = Config(_without_marks(values), filename=str(self.path))
-        keep_layers(config, merged.layers)
+        keep_layers(config, layers_of(merged))
         return config
+
+    def _check_clients(self, method: Method, config: Config) -> None:
+        """Raise ConfigError for a method of what happens between clients if there is only one."""
+        has_one_client = get(config, "train_dataloader.partition.type") == "SinglePartition"
+        if has_one_client and not set(BETWEEN_CLIENTS).isdisjoint(method.slots):
+            raise ConfigError(
+                f"methods: {method.name} does not apply to {self.title}: it has one client"
+            )
 
     def _check_need(self, method: Method, need: Need, config: Mapping[str, Any]) -> None:
         """Raise ConfigError if a config does not have what a method needs."""
@@ -289,42 +300,33 @@ class Composition:
             f"methods: {method.name} {problem}: {need.key} is {refused!r} ({need.lack})"
         )
 
-    def _layers_above_methods(self) -> Sequence[Layer]:
-        """The layers of the first file that inherits another and names methods, and those over it.
-
-        What such a file sets itself wins over its methods.
-        """
-        layers = self.plain.layers
-        for index in range(1, len(layers)):
-            if "methods" in layers[index].values:
-                return layers[index:]
-        return ()
-
-    def _add_methods(self, merged: Merged) -> Merged:
+    def _add_methods(self, config: Config) -> None:
+        """Merge the methods into the setting's config, in place."""
         rows = {method.path: self._rows_of(method) for method in self.chosen}
         for method in sorted(self.chosen, key=attrgetter("merge_rank")):
-            merged = merged.add(method.layer, lists=True)
+            add_layer(config, method.layer)
             for row in rows[method.path]:
                 values = {key: value for key, value in row.values.items() if key != "append"}
-                merged = merged.add(Layer(str(method.path), values), lists=True)
+                add_layer(config, Layer(str(method.path), values))
         for method in self.chosen:
             append = method.append
             for row in rows[method.path]:
                 append = row.values.get("append", append)
             for key, entries in append.items():
-                old = get(merged.values, key)
-                if old is None and "." not in key:
-                    old = []
-                if old is None:
-                    raise ConfigError(
-                        f"methods: {method.name} does not apply to {self.title}: there is no {key}"
-                    )
-                if not isinstance(old, list):
-                    raise ConfigError(
-                        f"{key}: must be a list, to which {method.name} adds, not {old!r}"
-                    )
-                merged = merged.add(Layer.of(str(method.path), {key: [*old, *entries]}))
-        return merged
+                self._append(config, method, key, entries)
+
+    def _append(self, config: Config, method: Method, key: str, entries: Sequence[Any]) -> None:
+        """Add what a method appends to the list at a key, in place."""
+        old = get(config, key)
+        if old is None and "." not in key:
+            old = []
+        if old is None:
+            raise ConfigError(
+                f"methods: {method.name} does not apply to {self.title}: there is no {key}"
+            )
+        if not isinstance(old, list):
+            raise ConfigError(f"{key}: must be a list, to which {method.name} adds, not {old!r}")
+        add_layer(config, Layer(str(method.path), nested(key, [*old, *entries])))
 
     def _rows_of(self, method: Method) -> list[Row]:
         """The rows of a method that hold; raise ConfigError if it does not apply to the setting."""
@@ -336,10 +338,43 @@ class Composition:
         return rows
 
 
+def read_layers(path: Path, heirs: Sequence[Path] = ()) -> list[Layer]:
+    """The layers of a config's file: those of the setting that it names, then its own.
+
+    Args:
+        heirs: the files that name it as their setting.
+    """
+    if path.resolve() in heirs:
+        raise ConfigError(f"{path}: setting: names itself, through {heirs[-1]}")
+    values = read_file(path)
+    _check_keys(path, values, {**KEYS, "setting": str | None, "methods": NAMES})
+    layer = Layer(str(path), values)
+    if values.get("setting") is None:
+        return [layer]
+    setting = _find_setting(path, values["setting"])
+    return [*read_layers(setting, [*heirs, path.resolve()]), layer]
+
+
+def _find_setting(path: Path, setting: str) -> Path:
+    """The file of the setting that an experiment names."""
+    known = known_configs()
+    for part in (CONFIGS / "_base_").glob("*.py"):
+        known[f"_base_/{part.stem}"] = part
+    if setting in known:
+        return known[setting]
+    beside = path.parent / setting
+    if beside.suffix == ".py" and beside.is_file():
+        return beside
+    hint = did_you_mean(setting, known)
+    raise ConfigError(
+        f"{path}: setting: must be the name of a setting (fedseg list), or the path of a config "
+        f"from the file's folder, not {setting!r}{hint}"
+    )
+
+
 def read_method(path: Path) -> Method:
     """Read a method's file."""
-    merged = read_file(path)
-    values = merged.values.to_dict()
+    values = dict(read_file(path))
     _check_keys(path, values, KEYS)
     slots = _as_list(values.pop("slot", None))
     task = values.pop("task", None)
@@ -364,7 +399,7 @@ def read_method(path: Path) -> Method:
         needs=tuple(known_needs),
         append=append,
         rows=rows,
-        layer=Layer(str(path), values, merged.layers[:-1]),
+        layer=Layer(str(path), values),
     )
 
 

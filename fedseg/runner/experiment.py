@@ -14,7 +14,7 @@ from mmengine.config import Config, DictAction
 from fedseg.checks import walk
 from fedseg.config.components import VAL, check_roots, match_case
 from fedseg.config.layers import get, layers_of, naming, read_file, set_values
-from fedseg.config.methods import KEYS, compose, make_importable, setting_file
+from fedseg.config.methods import COMPOSED, compose, make_importable, setting_file
 from fedseg.config.schema import check_value
 from fedseg.errors import ConfigError, Mistakes
 from fedseg.models.network_options import read_network
@@ -22,7 +22,6 @@ from fedseg.runner.config import check_config, complete_config, drop_weights, im
 
 # overrides of config fields: by key, or KEY=VALUE
 Options = Mapping[str, Any] | Sequence[str | Mapping[str, Any]] | str
-COMPOSED = ("setting", "methods", *KEYS)  # what only a file can say
 
 
 def load_config(
@@ -100,7 +99,7 @@ def _read_mmseg_model(name: str, path: Path) -> dict[str, Any]:
     places = [Path(name), path.parent / name, shipped / name.removeprefix("mmseg::")]
     try:
         place = next(path for path in places if path.is_file())
-        return read_file(place).values.to_dict()["model"]
+        return read_file(place)["model"]
     except (ConfigError, LookupError, StopIteration) as error:
         forms = "a path, or mmseg::FOLDER/FILE.py of the installed MMSegmentation"
         fault = f"{name} is no config with a model ({forms}) {error}"

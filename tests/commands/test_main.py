@@ -153,7 +153,7 @@ def test_show_names_the_file_of_each_value(fedseg):
     assert text.startswith("# idda_rainy_fedasam_swa\n")
     assert files["optim_wrapper.rho"] == "methods/fedasam.py"
     assert files["train_dataloader.dataset.split"] == "settings/idda_rainy.py"
-    assert files["algorithm.type"] == "_base_/runtime.py"
+    assert files["algorithm.type"] == "settings/idda_rainy.py"
 
 
 def test_show_tells_values_of_the_command_line(fedseg):
@@ -174,7 +174,7 @@ def test_show_of_a_key_that_is_not_there_is_an_error(fedseg):
 
 def test_show_tells_values_of_a_users_own_file(fedseg, tmp_path):
     own = tmp_path / "own.py"
-    own.write_text('_base_ = "fedseg::idda_rainy_fedasam_swa.py"\noptim_wrapper = dict(rho=0.1)\n')
+    own.write_text('setting = "idda_rainy_fedasam_swa"\noptim_wrapper = dict(rho=0.1)\n')
     files = files_of(fedseg("show", str(own), "--only", "optim_wrapper"))
     assert files["optim_wrapper.rho"] == str(own)
     assert files["optim_wrapper.eta"] == "methods/fedasam.py"

@@ -126,7 +126,7 @@ def test_a_helper_variable_of_a_file_begins_with_two_underscores(tmp_path):
     path = tmp_path / "own.py"
     text = (
         "import os\nfrom copy import deepcopy\nfrom pathlib import Path\n"
-        "_base_ = 'fedseg::settings/cifar10_a005.py'\n"
+        "setting = 'cifar10_a005'\n"
         "{name} = (512, 928)\nwork_dir = str(Path('runs') / 'first')\n"
     )
     path.write_text(text.format(name="__crop_size"))

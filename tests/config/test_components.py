@@ -201,7 +201,7 @@ def test_types_of_the_suite_in_another_case_are_replaced():
 
 def test_a_mistake_is_told_where_it_was_made(tmp_path):
     own = tmp_path / "own.py"
-    own.write_text("_base_ = 'fedseg::settings/demo_shapes.py'\n"
+    own.write_text("setting = 'demo_shapes'\n"
                    "averaging = dict(type='WIMA', starts=3)\n")  # fmt: skip
     config = load_config(own, options=["averaging.start=2", "model.loss.x=1"])
     with pytest.raises(ConfigError) as raised:

@@ -105,7 +105,7 @@ def take(tmp_path, options=(), **changes):
     model = {**ENCODER_DECODER, "data_preprocessor": NORMALIZATION, "test_cfg": SLIDE, **changes}
     (tmp_path / "unet.py").write_text(f"model = {model}")
     own = tmp_path / "own.py"
-    own.write_text("_base_ = 'fedseg::settings/idda_rainy.py'\nmodel = dict(network='unet.py')\n")
+    own.write_text("setting = 'idda_rainy'\nmodel = dict(network='unet.py')\n")
     return load_config(own, options=options).model
 
 

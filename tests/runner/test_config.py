@@ -9,7 +9,7 @@ from fedseg.config.methods import known_configs
 from fedseg.errors import ConfigError
 from fedseg.runner.config import complete_config
 from fedseg.runner.experiment import load_config
-from fedseg.runs.config import config_text
+from fedseg.runner.work_dir import write_config
 from fedseg.runs.history import plain
 
 
@@ -111,7 +111,7 @@ def test_a_window_is_at_most_a_quarter_of_the_rounds_of_a_user(tmp_path, options
     assert window_of(load_config("segmentation", options=options)) == window
     path = tmp_path / "own.py"
     values = [option.removeprefix("train_cfg.") for option in options]
-    base = '_base_ = "fedseg::settings/segmentation.py"\n'
+    base = 'setting = "segmentation"\n'
     path.write_text(f"{base}train_cfg = dict({', '.join(values)})\n")
     assert window_of(load_config(path)) == window
     in_python = load_config("segmentation")
@@ -133,10 +133,10 @@ def test_a_recorded_config_keeps_its_window(tmp_path):
     config = load_config("demo_weather")
     assert (config.train_cfg.max_rounds, config.train_cfg.val_last_rounds) == (28, 16)
     assert window_of(Config(config.to_dict())) == 16  # as config.json is read
-    path = tmp_path / "copy.py"
-    path.write_text(config_text(config.to_dict()))
-    assert window_of(load_config(path)) == 16
-    assert window_of(load_config(path, options=["train_cfg.max_rounds=32"])) == 8
+    config.work_dir = str(tmp_path)
+    write_config(config, "copy")
+    assert window_of(load_config(tmp_path / "copy.py")) == 16
+    assert window_of(load_config(tmp_path / "copy.py", options=["train_cfg.max_rounds=32"])) == 8
 
 
 @pytest.mark.parametrize("name", sorted(known_configs()))

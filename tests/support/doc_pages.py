@@ -27,7 +27,7 @@ class Block:
 
     @property
     def is_config(self) -> bool:
-        return self.text.lstrip().startswith("_base_")
+        return self.text.lstrip().startswith("setting = ")
 
 
 def blocks(page: Path) -> list[Block]:
