@@ -62,8 +62,6 @@ _ROWS = (  # patterns, and the rest of a key
     ("model.weights", PROTOCOL, True),
     ("model dtype", PROTOCOL),
     ("load_from", PROTOCOL, True),
-    ("client_sampler.participants", PROTOCOL, True),  # they grow with the rounds
-    ("client_sampler.file", PROTOCOL, True),
     ("client_sampler", PROTOCOL),
     ("train_dataloader.type", METHOD),
     ("train_dataloader.batch_size train_dataloader.shuffle", PROTOCOL),
