@@ -22,8 +22,8 @@ import numpy as np
 from mmengine.config import Config
 
 from fedseg.config.components import TEST
+from fedseg.config.compose import setting_file
 from fedseg.config.layers import naming
-from fedseg.config.methods import setting_file
 from fedseg.data_prep.data_sets import DATA_SETS, owner_of
 from fedseg.errors import ConfigError, DataError
 from fedseg.metric_names import flatten

@@ -19,7 +19,7 @@ import torch
 from named_options import unknown_options
 
 from fedseg.commands import main as command
-from fedseg.config import methods
+from fedseg.config import compose
 from fedseg.files import sha256
 from fedseg.partition.split_files import Split, write_split
 from fedseg.runs.schema import own_digest
@@ -187,7 +187,7 @@ def configs_read_once() -> Iterator[None]:
     """Config files, which do not change, are read once: thousands of experiments are composed."""
     with pytest.MonkeyPatch.context() as patch:
         for name in ("read_file", "inherited_files", "read_method"):
-            patch.setattr(methods, name, functools.cache(getattr(methods, name)))
+            patch.setattr(compose, name, functools.cache(getattr(compose, name)))
         yield
 
 

@@ -5,7 +5,7 @@ import re
 import pytest
 from doc_pages import PAGES, ROOT
 
-from fedseg.config.methods import SLOTS
+from fedseg.config.compose import SLOTS
 from fedseg.config.needs import NEEDS
 from fedseg.registry import BATCH_TRANSFORMS, CLIENT_DATA, EVALUATION_SETS, PARTITIONS
 from fedseg.runner.config import KEYS

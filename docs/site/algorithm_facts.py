@@ -128,7 +128,7 @@ LEFT_OUT = {"optim_wrapper": ("optimizer", "clip_grad"), "model": ("num_classes"
 
 def load(entry: Entry) -> Any:
     """The config of an entry, with its changes."""
-    from fedseg.config.methods import setting_file
+    from fedseg.config.compose import setting_file
     from fedseg.runner.experiment import load_config
 
     config = load_config(setting_file(entry.setting), entry.methods, work_dir=Path("unused"))

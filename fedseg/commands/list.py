@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from fedseg import cli
 
 if TYPE_CHECKING:
-    from fedseg.config.methods import Composition
+    from fedseg.config.compose import Composition
 
 Row = tuple[str, str, str]
 
@@ -27,7 +27,7 @@ def main() -> None:
     text = f"{', '.join(KINDS)}, or the name of a setting (default: a summary)"
     parser.add_argument("kind", nargs="?", metavar="KIND", help=text)
     kind = parser.parse_args().kind
-    from fedseg.config.methods import Composition, setting_file
+    from fedseg.config.compose import Composition, setting_file
     from fedseg.names import by_case
 
     if kind is None:
@@ -77,8 +77,8 @@ def summary() -> None:
 
 def settings() -> Iterator[Row]:
     """Each setting: data, network and rounds."""
+    from fedseg.config.compose import compose
     from fedseg.config.layers import CONFIGS
-    from fedseg.config.methods import compose
 
     for path in sorted((CONFIGS / "settings").glob("*.py")):
         config = compose(path)
@@ -90,8 +90,8 @@ def settings() -> Iterator[Row]:
 
 def experiments() -> Iterator[Row]:
     """Each named experiment, with its setting."""
+    from fedseg.config.compose import Composition
     from fedseg.config.layers import CONFIGS
-    from fedseg.config.methods import Composition
 
     for path in sorted(CONFIGS.glob("*.py")):
         composition = Composition(path)
@@ -100,8 +100,8 @@ def experiments() -> Iterator[Row]:
 
 def methods() -> Iterator[tuple[str, str, str, str]]:
     """Each method with its first slot: what it does, and its paper."""
+    from fedseg.config.compose import read_method
     from fedseg.config.descriptions import described_methods, read_description
-    from fedseg.config.methods import read_method
 
     rows = []
     for name, path in described_methods().items():
@@ -114,8 +114,8 @@ def methods() -> Iterator[tuple[str, str, str, str]]:
 
 def setting_rows(composition: "Composition") -> Iterator[Row]:
     """Each method that makes sense in a setting, and where its values come from."""
+    from fedseg.config.compose import compose, read_method
     from fedseg.config.descriptions import read_source
-    from fedseg.config.methods import compose, read_method
     from fedseg.errors import ConfigError
 
     for name, path in composition.known.items():

@@ -28,7 +28,7 @@ def main() -> None:
     cli.add_methods(parser, "methods to merge over each config (configs/README.md)")
     cli.add_cfg_options(parser, "override fields, for example train_dataloader.partition.alpha=0.1")
     arguments = parser.parse_args()
-    from fedseg.config.methods import setting_file
+    from fedseg.config.compose import setting_file
     from fedseg.runner.experiment import check, load_config
 
     for number, given in enumerate(arguments.splits):

@@ -15,8 +15,8 @@ from mmengine.config import Config
 from mmengine.logging import MMLogger
 from torch import Tensor
 
+from fedseg.config.compose import setting_file
 from fedseg.config.layers import naming
-from fedseg.config.methods import setting_file
 from fedseg.core.flat import FlatModel
 from fedseg.core.seeds import generator_for
 from fedseg.curvature.settings import GLOBAL, TRAIN, Source

@@ -13,8 +13,8 @@ from mmengine.config import Config, DictAction
 
 from fedseg.checks import walk
 from fedseg.config.components import VAL, check_roots, match_case
+from fedseg.config.compose import COMPOSED, compose, make_importable, setting_file
 from fedseg.config.layers import get, layers_of, naming, read_file, set_values
-from fedseg.config.methods import COMPOSED, compose, make_importable, setting_file
 from fedseg.config.schema import check_value
 from fedseg.errors import ConfigError, Mistakes
 from fedseg.models.network_options import read_network
@@ -44,7 +44,7 @@ def load_config(
         path: the config file, a setting or a config that inherits one; or the name of one of the
             suite's, such as ``idda_rainy``.
         methods: names or files of methods to merge over it, in this order, or a single one; see
-            :mod:`fedseg.config.methods`.
+            :mod:`fedseg.config.compose`.
         work_dir: where the run writes; default ``work_dirs/<experiment>/seed<seed>``.
         options: ``KEY=VALUE`` overrides of existing or new fields, or a dict of them.
         seed: replaces ``randomness.seed``.

@@ -18,8 +18,8 @@ import toyseg
 from command_line import run
 from mmengine.config import Config
 
+from fedseg.config.compose import compose
 from fedseg.config.layers import CONFIGS
-from fedseg.config.methods import compose
 from fedseg.data_prep.image_files import VERIFIED
 from fedseg.data_prep.image_sets import CIFAR10
 from fedseg.datasets.arrays import write_images

@@ -20,8 +20,8 @@ import torch
 import toycls
 import toyseg
 
+from fedseg.config.compose import compose
 from fedseg.config.layers import CONFIGS
-from fedseg.config.methods import compose
 from fedseg.data_prep.segmentation import prepare_streets
 from fedseg.data_prep.segmentation_sets import IDDA, IddaOptions
 from fedseg.parallel.ray_start import start_ray

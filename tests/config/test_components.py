@@ -17,8 +17,8 @@ import fedseg
 import fedseg.registry
 from fedseg.commands.prepare import main as prepare
 from fedseg.config.components import TEST, VAL, check_components
+from fedseg.config.compose import known_configs
 from fedseg.config.layers import find_layer, layers_of
-from fedseg.config.methods import known_configs
 from fedseg.data_prep import segmentation
 from fedseg.data_prep.data_sets import owner_of
 from fedseg.data_prep.description import Outcome

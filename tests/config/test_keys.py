@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from fedseg.config.compose import Composition, compose
 from fedseg.config.keys import ROLES, TABLE, keep, role, row, select
 from fedseg.config.layers import CONFIGS
-from fedseg.config.methods import Composition, compose
 from fedseg.errors import ConfigError
 from fedseg.runner.config import KEYS, complete_config
 from fedseg.runner.experiment import load_config

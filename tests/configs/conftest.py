@@ -8,8 +8,8 @@ import pytest
 from config_components import SETTINGS
 from mmengine.config import Config
 
-from fedseg.config import methods
-from fedseg.config.methods import Composition, compose, setting_file
+from fedseg.config import compose as compose_module
+from fedseg.config.compose import Composition, compose, setting_file
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +29,6 @@ def slots(configs_read_once) -> dict[str, tuple[str, ...]]:
     for setting in SETTINGS:
         composition = Composition(setting_file(setting))
         for name, path in composition.known.items():
-            part = methods.read_method(path)
+            part = compose_module.read_method(path)
             assert found.setdefault(name, part.slots) == part.slots, path
     return found

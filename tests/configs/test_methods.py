@@ -9,8 +9,8 @@ import re
 import pytest
 from config_components import SETTINGS, check_components
 
+from fedseg.config.compose import SLOTS, Composition, read_method
 from fedseg.config.layers import CONFIGS, get
-from fedseg.config.methods import SLOTS, Composition, read_method
 from fedseg.errors import ConfigError
 from fedseg.leaderboard.methods import BATCHNORM
 from fedseg.runner.config import complete_config

@@ -13,7 +13,7 @@ from image_files import image_set
 from landmark_files import image_id, write_annotations, write_photo
 
 import fedseg
-from fedseg.config.methods import setting_file
+from fedseg.config.compose import setting_file
 from fedseg.datasets import write_images
 from fedseg.errors import ConfigError
 from fedseg.runner.build import build_trainer

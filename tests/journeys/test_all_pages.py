@@ -14,7 +14,7 @@ from command_lines import parse
 from doc_pages import PAGES, ROOT, Block, all_blocks, blocks, commands
 from mmengine.config import Config
 
-from fedseg.config.methods import compose, setting_file
+from fedseg.config.compose import compose, setting_file
 from fedseg.errors import ConfigError
 
 LOOP = re.compile(r"for (\w+) in ([\w ]+); do")

@@ -9,7 +9,7 @@ import pytest
 import torch
 import toyresults
 
-from fedseg.config.methods import Composition, setting_file
+from fedseg.config.compose import Composition, setting_file
 from fedseg.errors import ConfigError
 from fedseg.leaderboard.benchmarks import DATASETS, benchmarks, records_of, settings
 from fedseg.leaderboard.reference import read_published

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from fedseg.batchnorm import batchnorm_layers
-from fedseg.config.methods import compose, setting_file
+from fedseg.config.compose import compose, setting_file
 from fedseg.models import FedDriveBiSeNetV2Segmentor
 from fedseg.registry import MODELS
 

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import save_file
 
-from fedseg.config.methods import compose, setting_file
+from fedseg.config.compose import compose, setting_file
 from fedseg.errors import ConfigError
 from fedseg.models.encoders import TimmClassifier, TimmSegmentation
 from fedseg.models.weights import WeightsFile

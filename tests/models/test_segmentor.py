@@ -14,7 +14,7 @@ from recording import record_calls
 from torch import nn
 
 from fedseg.batchnorm import batchnorm_layers
-from fedseg.config.methods import compose, setting_file
+from fedseg.config.compose import compose, setting_file
 from fedseg.errors import ConfigError
 from fedseg.models import BiSeNetV2Segmentor, Segmentor
 from fedseg.models.segmentor import class_map

@@ -5,7 +5,7 @@ import toyseg
 from mmengine.config import Config
 
 from fedseg.config.components import check_components
-from fedseg.config.methods import known_configs
+from fedseg.config.compose import known_configs
 from fedseg.errors import ConfigError
 from fedseg.runner.config import complete_config
 from fedseg.runner.experiment import load_config

@@ -2,8 +2,8 @@
 
 import json
 
+from fedseg.config.compose import Composition
 from fedseg.config.layers import CONFIGS
-from fedseg.config.methods import Composition
 from fedseg.errors import ConfigError
 from fedseg.files import write_text
 from fedseg.runner.config import complete_config

@@ -17,7 +17,7 @@ from mmengine.logging import MMLogger
 from torch import nn
 
 from fedseg.batchnorm import batchnorm_layers
-from fedseg.config.methods import compose, setting_file
+from fedseg.config.compose import compose, setting_file
 from fedseg.core.flat import FlatModel
 from fedseg.datasets.photos import PIPELINES
 from fedseg.engine.loop import FederatedTrainLoop

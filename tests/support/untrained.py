@@ -9,7 +9,7 @@ import torch
 from mmengine.config import Config
 from mmengine.registry import init_default_scope
 
-from fedseg.config.methods import compose, setting_file
+from fedseg.config.compose import compose, setting_file
 from fedseg.core.flat import FlatModel
 from fedseg.files import write_text
 from fedseg.runner.build import build_model, build_vectors

@@ -11,8 +11,8 @@ from algorithm_table import ENTRIES
 from opacus.accountants import RDPAccountant
 from toyquad import local_steps, trace
 
+from fedseg.config.compose import read_method
 from fedseg.config.layers import CONFIGS
-from fedseg.config.methods import read_method
 from fedseg.config.needs import NEEDS
 from fedseg.core.hook import FederatedHook
 from fedseg.core.seeds import generator_for

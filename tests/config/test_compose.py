@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from fedseg.config.compose import Composition, compose, setting_file
 from fedseg.config.layers import CONFIGS
-from fedseg.config.methods import Composition, compose, setting_file
 from fedseg.errors import ConfigError
 from fedseg.runner.config import complete_config, import_modules
 from fedseg.runner.experiment import load_config
