@@ -7,7 +7,7 @@ members hold what that function verifies: an :class:`ImageSet` of small labeled 
 
 import argparse
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from importlib import import_module
 from pathlib import Path
@@ -29,15 +29,14 @@ PositiveInt = Annotated[int, Gt(0)]
 NonNegativeInt = Annotated[int, Ge(0)]
 
 
-def option(
-    help: str,
-    default: Any = None,
-    metavar: str | None = None,
-    flag: str = "",
-    parse: Callable[[str], Any] | None = None,
-) -> Any:
-    """A field of options: what --help says, and the flag if it is not called like the field."""
-    return field(default=default, metadata=dict(help=help, metavar=metavar, flag=flag, parse=parse))
+def option(default: Any, flag: str = "", **keywords: Any) -> Any:
+    """A field of options, and its argument of the command.
+
+    Args:
+        flag: of the argument, if it is not called like the field.
+        keywords: of ``add_argument``.
+    """
+    return field(default=default, metadata={"flag": flag, "keywords": keywords})
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ class DataSet:
     title: str  # in the list of data sets
     purpose: str  # first sentence of the help
     help: str  # layout and examples
-    options: type  # a dataclass whose fields have an Option each
+    options: type  # a dataclass of fields made by option()
     prepare: str  # "module:function" of fedseg, called with a member, the root and the options
     fix: str  # what to do if the root does not exist
     members: Mapping[str, Any]  # what is prepared, by its name in the Python API
@@ -62,11 +61,12 @@ class DataSet:
     @property
     def flags(self) -> dict[str, str]:
         """The flag of each field of the options."""
-        return {
-            one.name: one.metadata["flag"] or cli.flag(one.name)
-            for one in fields(self.options)
-            if one.name not in self.left_out
-        }
+        flags = {}
+        for option in fields(self.options):
+            if option.name not in self.left_out:
+                flag = f"--{option.name.replace('_', '-')}"
+                flags[option.name] = option.metadata["flag"] or flag
+        return flags
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add root, member and options to the parser of the command."""
@@ -78,15 +78,15 @@ class DataSet:
         parser.add_argument(name, type=Path, metavar="ROOT", help=about, **form)
         if others:
             which = {"choices": [first, *others], "help": "which of them (default: %(default)s)"}
-            parser.add_argument("--dataset", type=str.lower, default=first, **which)
-        hints = get_type_hints(self.options, include_extras=True)
-        for one in (one for one in fields(self.options) if one.name in self.flags):
-            about, default = one.metadata, self.defaults.get(one.name, one.default)
-            given = {"type": about["parse"]} if about["parse"] else cli.read_type(hints[one.name])
-            given |= {"metavar": about["metavar"]} if about["metavar"] else {}
-            shown = "" if default is None or default is False else " (default: %(default)s)"
-            given |= {"dest": one.name, "default": default, "help": about["help"] + shown}
-            parser.add_argument(self.flags[one.name], **given)
+            parser.add_argument("--dataset", default=first, **which)
+        for option in fields(self.options):
+            if option.name in self.left_out:
+                continue
+            default = self.defaults.get(option.name, option.default)
+            keywords = {**option.metadata["keywords"], "dest": option.name, "default": default}
+            if default is not None and default is not False:
+                keywords["help"] += " (default: %(default)s)"
+            parser.add_argument(self.flags[option.name], **keywords)
 
     def root_of(self, member: str, root: Path | None = None, synthetic: bool = False) -> Path:
         """The given root, or the usual one of a member."""
@@ -104,9 +104,10 @@ class DataSet:
                 raise ConfigError(f"prepare: {member} has no option {name!r}{hint}")
         given = {flags[name]: value for name, value in options.items() if value is not None}
         check_values(given, {flags[name]: hints[name] for name in options})
-        for name, value in options.items():
-            if isinstance(value, str) and cli.read_type(hints[name]).get("type") is Path:
-                options[name] = Path(value)
+        for option in fields(self.options):
+            value = options.get(option.name)
+            if isinstance(value, str) and option.metadata["keywords"].get("type") is Path:
+                options[option.name] = Path(value)
         root = self.root_of(member, root, options.get("synthetic", False))
         if len(str(root).splitlines()) > 1:
             raise ConfigError(f"{str(root)!r}: has a line break: rename the folder")

@@ -141,53 +141,106 @@ class ImageOptions:
     """Source of labeled images, which are accepted, and how they are split."""
 
     source: Path | None = option(
-        "the official files, in an archive or a folder; for CIFAR and MNIST also a folder with "
-        "{train,test}/<class>/*.png or with train.npz and test.npz (default: the root)",
+        None,
+        type=Path,
         metavar="PATH",
+        help=(
+            "the official files, in an archive or a folder; for CIFAR and MNIST also a folder with "
+            "{train,test}/<class>/*.png or with train.npz and test.npz (default: the root)"
+        ),
     )
-    download: bool = option("download the official files if they are missing", False)
+    download: bool = option(
+        False,
+        action="store_true",
+        help="download the official files if they are missing",
+    )
     unofficial: bool = option(
-        "accept images that differ from the published ones, such as a subset", False
+        False,
+        action="store_true",
+        help="accept images that differ from the published ones, such as a subset",
     )
     order: Path | None = option(
-        "put the images into the order of FILE, so that indices of clients mean the same images "
-        "whatever the source (docs/runs/clients has that of the published runs)",
+        None,
+        type=Path,
         metavar="FILE",
+        help=(
+            "put the images into the order of FILE, so that indices of clients mean the same "
+            "images whatever the source (docs/runs/clients has that of the published runs)"
+        ),
     )
     overlap: Literal[OVERLAP] = option(
-        "images that are in both train and test: refuse (unless the official files have them), "
-        "keep, or drop them from train",
         OVERLAP[0],
-        flag="--shared",
+        "--shared",
+        choices=OVERLAP,
+        help=(
+            "images that are in both train and test: refuse (unless the official files have them), "
+            "keep, or drop them from train"
+        ),
     )
-    overwrite: bool = option(OVERWRITE, False)
+    overwrite: bool = option(
+        False,
+        action="store_true",
+        help=OVERWRITE,
+    )
     partition: Literal[(*PARTITIONS, NO_SPLIT)] = option(
-        "rule of the splits in ROOT/splits. dirichlet: clients of equal size, each with a class "
-        "mix drawn from Dir(alpha/classes for each class); alpha 0: one class per client. "
-        "dirichlet-class: each class is divided by Dir(alpha), sizes differ. pachinko: "
-        "superclasses, then classes (CIFAR-100). homogeneous: equal class mixes. natural: by "
-        "user ids. none: no split",
         NO_SPLIT,
+        choices=[*PARTITIONS, NO_SPLIT],
+        help=(
+            "rule of the splits in ROOT/splits. dirichlet: clients of equal size, each with a "
+            "class mix drawn from Dir(alpha/classes for each class); alpha 0: one class per "
+            "client. dirichlet-class: each class is divided by Dir(alpha), sizes differ. pachinko: "
+            "superclasses, then classes (CIFAR-100). homogeneous: equal class mixes. natural: by "
+            "user ids. none: no split"
+        ),
     )
     alpha: Sequence[float] | None = option(
-        "writes a split for each value (default: those of the configs)", metavar="A"
+        None,
+        action="extend",
+        nargs="+",
+        type=float,
+        metavar="A",
+        help="writes a split for each value (default: those of the configs)",
     )
-    beta: float = option("pachinko only", PACHINKO["beta"])
+    beta: float = option(
+        PACHINKO["beta"],
+        type=float,
+        help="pachinko only",
+    )
     num_clients: int | None = option(
-        f"number of clients (default: 100; MNIST: 5; pachinko: {PACHINKO['clients']})", metavar="K"
+        None,
+        type=int,
+        metavar="K",
+        help=f"number of clients (default: 100; MNIST: 5; pachinko: {PACHINKO['clients']})",
     )
-    seed: int = option("of the splits", 0)
+    seed: int = option(
+        0,
+        type=int,
+        metavar="N",
+        help="of the splits",
+    )
     users: Path | None = option(
-        "natural only: the client of each training image, columns user_id and image_id "
-        "(default: the users of the .npz file)",
+        None,
+        type=Path,
         metavar="CSV",
+        help=(
+            "natural only: the client of each training image, columns user_id and image_id "
+            "(default: the users of the .npz file)"
+        ),
     )
-    synthetic: bool = option("render images of 10 classes instead of CIFAR-10", False)
+    synthetic: bool = option(
+        False,
+        action="store_true",
+        help="render images of 10 classes instead of CIFAR-10",
+    )
     released: Path | None = option(
-        "convert the released split files in DIR to ROOT/splits/released instead of drawing "
-        "splits, and check them against the archive's images",
+        None,
+        "--from",
+        type=Path,
         metavar="DIR",
-        flag="--from",
+        help=(
+            "convert the released split files in DIR to ROOT/splits/released instead of drawing "
+            "splits, and check them against the archive's images"
+        ),
     )
 
 
@@ -195,16 +248,35 @@ class ImageOptions:
 class CorruptionOptions:
     """The corrupted images to generate."""
 
-    folder: str = option("folder of the files, in ROOT", FOLDER)
+    folder: str = option(
+        FOLDER,
+        help="folder of the files, in ROOT",
+    )
     corruptions: Sequence[Literal[CORRUPTIONS]] | None = option(
-        f"which: {', '.join(CORRUPTIONS)} (default: all)", metavar="NAME"
+        None,
+        action="extend",
+        nargs="+",
+        choices=CORRUPTIONS,
+        metavar="NAME",
+        help=f"which: {', '.join(CORRUPTIONS)} (default: all)",
     )
     limit: PositiveInt | None = option(
-        "corrupt N test images, stratified by class; not for published results", metavar="N"
+        None,
+        type=int,
+        metavar="N",
+        help="corrupt N test images, stratified by class; not for published results",
     )
-    seed: NonNegativeInt = option("of the noise", 0)
+    seed: NonNegativeInt = option(
+        0,
+        type=int,
+        metavar="N",
+        help="of the noise",
+    )
     workers: NonNegativeInt | None = option(
-        "number of processes; 0 or 1: only the main process (default: all cores, at most 8)"
+        None,
+        type=int,
+        metavar="N",
+        help="number of processes; 0 or 1: only the main process (default: all cores, at most 8)",
     )
 
 
@@ -213,14 +285,26 @@ class LandmarksOptions:
     """The folder of photographs, and how thoroughly they are checked."""
 
     images: Path = option(
-        "folder of the images, absolute or below the root", Path("images"), metavar="DIR"
+        Path("images"),
+        type=Path,
+        metavar="DIR",
+        help="folder of the images, absolute or below the root",
     )
     unofficial: bool = option(
-        "accept other numbers of users, images and classes than the published ones", False
+        False,
+        action="store_true",
+        help="accept other numbers of users, images and classes than the published ones",
     )
-    decode: bool = option("decode every image (slow), not only check its header and end", False)
+    decode: bool = option(
+        False,
+        action="store_true",
+        help="decode every image (slow), not only check its header and end",
+    )
     missing: Path | None = option(
-        "write the names of missing images to FILE, one per line", metavar="FILE"
+        None,
+        type=Path,
+        metavar="FILE",
+        help="write the names of missing images to FILE, one per line",
     )
 
 

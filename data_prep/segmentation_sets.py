@@ -132,32 +132,64 @@ class StreetOptions:
     """The choice of FedDrive's splits, and of the images."""
 
     distribution: Sequence[Literal[DISTRIBUTIONS]] | None = option(
-        "how clients differ (default: all)"
+        None,
+        action="extend",
+        nargs="+",
+        choices=DISTRIBUTIONS,
+        help="how clients differ (default: all)",
     )
-    seed: NonNegativeInt = option("of the splits; rendered images do not depend on it", 0)
+    seed: NonNegativeInt = option(
+        0,
+        type=int,
+        metavar="N",
+        help="of the splits; rendered images do not depend on it",
+    )
     source: Path | None = option(
-        "use the published split files in DIR instead of creating splits; they are checked and "
-        "copied, and missing images are reported",
+        None,
+        "--from",
+        type=Path,
         metavar="DIR",
-        flag="--from",
+        help=(
+            "use the published split files in DIR instead of creating splits; they are checked and "
+            "copied, and missing images are reported"
+        ),
     )
-    synthetic: bool = option("render street scenes instead of using real images", False)
+    synthetic: bool = option(
+        False,
+        action="store_true",
+        help="render street scenes instead of using real images",
+    )
     size: tuple[int, int] | None = option(
-        "of rendered images (default: idda 464x256, cityscapes 512x256)",
+        None,
+        type=_read_size,
         metavar="WxH",
-        parse=_read_size,
+        help="of rendered images (default: idda 464x256, cityscapes 512x256)",
     )
     limit_per_user: PositiveInt | None = option(
-        "for a quick trial: keep the first N images of each client", metavar="N"
+        None,
+        type=int,
+        metavar="N",
+        help="for a quick trial: keep the first N images of each client",
     )
     limit_test: PositiveInt | None = option(
-        "for a quick trial: keep the first M test images of each domain and test user", metavar="M"
+        None,
+        type=int,
+        metavar="M",
+        help="for a quick trial: keep the first M test images of each domain and test user",
     )
     unofficial: bool = option(
-        "accept a part of the published images, for a trial: the splits are made of what is there",
         False,
+        action="store_true",
+        help=(
+            "accept a part of the published images, for a trial: the splits are made of what is "
+            "there"
+        ),
     )
-    overwrite: bool = option(OVERWRITE, False)
+    overwrite: bool = option(
+        False,
+        action="store_true",
+        help=OVERWRITE,
+    )
 
 
 @dataclass(frozen=True)
@@ -165,8 +197,14 @@ class IddaOptions(StreetOptions):
     """IDDA also has three choices of unseen domains."""
 
     setting: Sequence[Literal[tuple(IDDA_SETTINGS)]] | None = option(
-        "which domains are unseen: T07 (country), hard rain (rainy), viewpoint B (bus) "
-        "(default: all)"
+        None,
+        action="extend",
+        nargs="+",
+        choices=IDDA_SETTINGS,
+        help=(
+            "which domains are unseen: T07 (country), hard rain (rainy), viewpoint B (bus) "
+            "(default: all)"
+        ),
     )
 
 
@@ -174,8 +212,17 @@ class IddaOptions(StreetOptions):
 class CopyOptions:
     """The source of images on disk."""
 
-    source: Path | None = option("copy CamVid from DIR to the root first", metavar="DIR")
-    overwrite: bool = option(OVERWRITE, False)
+    source: Path | None = option(
+        None,
+        type=Path,
+        metavar="DIR",
+        help="copy CamVid from DIR to the root first",
+    )
+    overwrite: bool = option(
+        False,
+        action="store_true",
+        help=OVERWRITE,
+    )
 
 
 Words = Sequence[str] | None
@@ -185,45 +232,114 @@ Words = Sequence[str] | None
 class FolderOptions:
     """The content of a folder of images and label maps, and how it is split."""
 
-    images: Words = option("images below ROOT; with --from their folder", metavar="GLOB")
-    labels: Words = option(
-        "label maps or polygons below ROOT, with the same wildcards as --images; with --from the "
-        "JSON file of COCO or the folder of CVAT",
+    images: Words = option(
+        None,
+        action="extend",
+        nargs="+",
         metavar="GLOB",
+        help="images below ROOT; with --from their folder",
+    )
+    labels: Words = option(
+        None,
+        action="extend",
+        nargs="+",
+        metavar="GLOB",
+        help=(
+            "label maps or polygons below ROOT, with the same wildcards as --images; with --from "
+            "the JSON file of COCO or the folder of CVAT"
+        ),
     )
     source: Literal[OTHER_TOOLS] | None = option(
-        "first convert annotations of this tool: images, label maps and classes are written into "
-        "ROOT",
-        flag="--from",
+        None,
+        "--from",
+        choices=OTHER_TOOLS,
+        help=(
+            "first convert annotations of this tool: images, label maps and classes are written "
+            "into ROOT"
+        ),
     )
     classes: Path | None = option(
-        "class names in the order of their ids: NAME per line, or NAME,R,G,B for color label maps",
+        None,
+        type=Path,
         metavar="FILE",
+        help=(
+            "class names in the order of their ids: NAME per line, or NAME,R,G,B for color label "
+            "maps"
+        ),
     )
-    ids: str | None = option("map of the label ids: cityscapes, gta5, ...", metavar="MAP")
-    ignore: Words = option("polygon labels to ignore", metavar="LABEL")
-    reduce_zero_label: bool = option("label id 0 is ignored, and classes start at 1", False)
-    first_channel: bool = option("label ids are in the first of three channels", False)
+    ids: str | None = option(
+        None,
+        metavar="MAP",
+        help="map of the label ids: cityscapes, gta5, ...",
+    )
+    ignore: Words = option(
+        None,
+        action="extend",
+        nargs="+",
+        metavar="LABEL",
+        help="polygon labels to ignore",
+    )
+    reduce_zero_label: bool = option(
+        False,
+        action="store_true",
+        help="label id 0 is ignored, and classes start at 1",
+    )
+    first_channel: bool = option(
+        False,
+        action="store_true",
+        help="label ids are in the first of three channels",
+    )
     domain: str | None = option(
-        "regular expression, searched in an image's path; its group is the domain",
+        None,
         metavar="PATTERN",
+        help="regular expression, searched in an image's path; its group is the domain",
     )
     test: Words = option(
-        "test images: a share of each domain, a domain, a glob of images, or a .txt file with "
-        "names; can be repeated (default: 0.2, also beside domains; 0: no share)",
+        None,
+        action="extend",
+        nargs="+",
         metavar="TEST",
+        help=(
+            "test images: a share of each domain, a domain, a glob of images, or a .txt file with "
+            "names; can be repeated (default: 0.2, also beside domains; 0: no share)"
+        ),
     )
-    clients: PositiveInt | None = option("number (default: a client per domain)", metavar="K")
+    clients: PositiveInt | None = option(
+        None,
+        type=int,
+        metavar="K",
+        help="number (default: a client per domain)",
+    )
     partition: Literal[PIXEL_PARTITIONS] | None = option(
-        "domain: a client is a domain; uniform: random; dirichlet: class mixes of pixels by "
-        "Dir(alpha); size: sizes by Dir(alpha) (default: uniform, or domain without --clients)"
+        None,
+        choices=PIXEL_PARTITIONS,
+        help=(
+            "domain: a client is a domain; uniform: random; dirichlet: class mixes of pixels by "
+            "Dir(alpha); size: sizes by Dir(alpha) (default: uniform, or domain without --clients)"
+        ),
     )
     alpha: Annotated[float, Gt(0)] | None = option(
-        "of dirichlet and size (default: 1)", metavar="A"
+        None,
+        type=float,
+        metavar="A",
+        help="of dirichlet and size (default: 1)",
     )
-    seed: NonNegativeInt = option("of the split", 0)
-    unofficial: bool = option("published layouts: accept other numbers of images", False)
-    overwrite: bool = option(OVERWRITE, False)
+    seed: NonNegativeInt = option(
+        0,
+        type=int,
+        metavar="N",
+        help="of the split",
+    )
+    unofficial: bool = option(
+        False,
+        action="store_true",
+        help="published layouts: accept other numbers of images",
+    )
+    overwrite: bool = option(
+        False,
+        action="store_true",
+        help=OVERWRITE,
+    )
 
 
 SPLIT_NOTE = "split.json next to it has its options."

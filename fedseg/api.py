@@ -27,7 +27,7 @@ from fedseg.config.layers import naming
 from fedseg.data_prep.data_sets import DATA_SETS, owner_of
 from fedseg.errors import ConfigError, DataError
 from fedseg.metric_names import flatten
-from fedseg.names import by_case, did_you_mean
+from fedseg.names import did_you_mean
 from fedseg.runner import experiment
 from fedseg.runner.experiment import Options, load_config
 from fedseg.runs.schema import FILE_NAME, Results, check_finished, read_results
@@ -464,10 +464,9 @@ def prepare(data_set: str, root: str | Path | None = None, **options: Any) -> Pr
             images is only written if ``partition`` is given.
     """
     known = [member for description in DATA_SETS.values() for member in description.members]
-    name = by_case(data_set, known)
-    if name is None:
+    if data_set not in known:
         hint = did_you_mean(data_set, known)
         raise ConfigError(f"prepare: unknown {data_set!r}{hint}; known: {', '.join(known)}")
-    description = owner_of(name)
-    root = description.root_of(name, root and Path(root), options.get("synthetic", False))
-    return Prepared(root, tuple(description.run(name, root, **options).splits))
+    description = owner_of(data_set)
+    root = description.root_of(data_set, root and Path(root), options.get("synthetic", False))
+    return Prepared(root, tuple(description.run(data_set, root, **options).splits))

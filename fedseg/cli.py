@@ -7,22 +7,11 @@ import shutil
 import signal
 import sys
 import traceback
-import types
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from io import TextIOWrapper
 from pathlib import Path
-from typing import (
-    TYPE_CHECKING,
-    Annotated,
-    Any,
-    Literal,
-    NoReturn,
-    TextIO,
-    Union,
-    get_args,
-    get_origin,
-)
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from fedseg.errors import DEBUG, DataError, Interrupted, UserError, resource_error
 
@@ -145,27 +134,6 @@ def printable(text: str) -> str:
 def say(*lines: object, file: TextIO | None = None) -> None:
     """Print lines with names, as of folders, that a stranger may have chosen."""
     print(*(printable(str(line)) for line in lines), sep="\n", file=file, flush=True)
-
-
-def read_type(hint: Any) -> dict[str, Any]:
-    """The arguments of ``add_argument`` for values of a type; of a union that of its first."""
-    kind, inner = get_origin(hint) or hint, get_args(hint)
-    if kind in (Annotated, Union, types.UnionType):
-        return read_type(inner[0])
-    if kind is tuple and ... not in inner:
-        return {"nargs": len(inner), **read_type(inner[0])}
-    if kind in (list, tuple, Sequence):
-        return {"action": "extend", "nargs": "+", **read_type(inner[0])}
-    if kind is Literal:
-        return {"type": str.lower, "choices": inner}
-    if kind is bool:
-        return {"action": "store_true"}
-    return {"type": int, "metavar": "N"} if kind is int else {"type": kind}
-
-
-def flag(name: str) -> str:
-    """The flag of an option that is called like a field or parameter."""
-    return f"--{name.replace('_', '-')}"
 
 
 def image_size(text: str) -> tuple[int, int]:

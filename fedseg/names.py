@@ -92,20 +92,14 @@ def short_names(paths: Iterable[str]) -> dict[str, str]:
     return {path: str(Path(*names[shared:])) for path, names in parts.items()}
 
 
-def by_case(name: str, known: Iterable[str]) -> str | None:
-    """The known name that a name is, whatever its case; None if there is none, or several."""
-    known = list(known)
-    if name in known:
-        return name
-    same = [candidate for candidate in known if candidate.casefold() == name.casefold()]
-    return same[0] if len(same) == 1 else None
-
-
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A hint with the closest known names, whatever their case, or nothing."""
-    by_case: dict[str, list[str]] = {}
+    lowered: dict[str, list[str]] = {}
     for candidate in known:
-        by_case.setdefault(candidate.casefold(), []).append(candidate)
-    matches = difflib.get_close_matches(name.casefold(), by_case, n=3)
-    close = [candidate for match in matches for candidate in by_case[match]]
-    return f" (did you mean {' or '.join(map(repr, close))}?)" if close else ""
+        lowered.setdefault(candidate.casefold(), []).append(candidate)
+    close: list[str] = []
+    for match in difflib.get_close_matches(name.casefold(), lowered, n=3):
+        close += lowered[match]
+    if not close:
+        return ""
+    return f" (did you mean {' or '.join(map(repr, close))}?)"

@@ -106,7 +106,7 @@ def test_mistakes_are_user_errors(tmp_path):
     with pytest.raises(ConfigError, match=r"'cifar11'.*'cifar10'"):
         fedseg.prepare("cifar11")
     with pytest.raises(ConfigError, match=r"idda.*'limit_pre_user'.*'limit_per_user'"):
-        fedseg.prepare("IDDA", tmp_path, limit_pre_user=3)
+        fedseg.prepare("idda", tmp_path, limit_pre_user=3)
 
 
 def test_the_notebook_runs(tmp_path, monkeypatch):

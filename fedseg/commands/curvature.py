@@ -1,7 +1,7 @@
 """Curvature of checkpoints: fedseg curvature RUN|CHECKPOINT... (see --help)."""
 
 from fedseg import cli
-from fedseg.curvature.settings import USED, Settings, add_options, read_options, read_source
+from fedseg.curvature.settings import USED, Settings, add_source, read_options, read_source
 
 DETAILS = """\
 Quantities: loss, top (largest eigenvalues, lambda_max / lambda_5), spectrum (the 50 largest), trace
@@ -28,11 +28,45 @@ def main() -> None:
         "checkpoint, or of a run's newest one.",
         DETAILS,
     )
-    add_options(parser, Settings)
+    add_source(parser)
+    default = "(default: %(default)s)"
+    text = f"statistics of BatchNorm {default}"
+    choices = ["running", "batch"]
+    parser.add_argument("--statistics", choices=choices, default=Settings.statistics, help=text)
+    text = f"train, or a test domain {default}"
+    parser.add_argument("--data", default=Settings.data, help=text)
+    text = "this client's training images instead of --data"
+    parser.add_argument("--client", help=text)
+    text = "augment training images, with one fixed draw"
+    parser.add_argument("--augment", action="store_true", help=text)
+    text = f"ggn: the Gauss-Newton matrix {default}"
+    choices = ["hessian", "ggn"]
+    parser.add_argument("--matrix", choices=choices, default=Settings.matrix, help=text)
+    text = "images at a time; default: 1 if they come from disk, else the evaluation's"
+    parser.add_argument("--batch-size", type=int, metavar="N", help=text)
+    text = f"number of largest eigenvalues {default}"
+    parser.add_argument("--top", type=int, default=Settings.top, metavar="N", help=text)
+    text = f"residuals, relative to the eigenvalue {default}"
+    parser.add_argument("--tolerance", type=float, default=Settings.tolerance, help=text)
+    text = f"random vectors of a trace or a diagonal {default}"
+    parser.add_argument("--probes", type=int, default=Settings.probes, metavar="N", help=text)
+    text = f"Lanczos steps of the density {default}"
+    parser.add_argument("--steps", type=int, default=Settings.steps, metavar="N", help=text)
+    text = f"number of clients (the first that took part), or all {default}"
+    parser.add_argument(
+        "--clients", type=_read_count, default=Settings.clients, metavar="N", help=text
+    )
+    text = f"SAM's radius {default}"
+    parser.add_argument("--rho", type=float, default=Settings.rho, help=text)
+    text = f"ASAM's radius {default}"
+    parser.add_argument("--asam-rho", type=float, default=Settings.asam_rho, help=text)
+    text = f"ASAM's eta {default}"
+    parser.add_argument("--eta", type=float, default=Settings.eta, help=text)
+    text = f"steps of gradient ascent {default}"
+    parser.add_argument("--ascent", type=int, default=Settings.ascent, metavar="N", help=text)
     usual = ["loss", "top", "trace", "sharpness"]
     text = f"default: {' '.join(usual)}"
-    names = {"choices": list(USED), "type": str.lower, "metavar": "NAME"}
-    parser.add_argument("--quantities", **cli.MANY, help=text, **names)
+    parser.add_argument("--quantities", **cli.MANY, choices=list(USED), metavar="NAME", help=text)
     parser.add_argument("--out", type=cli.folder, help="default: curvature/<checkpoint> in the run")
     arguments = parser.parse_args()
     if arguments.out is not None and len(arguments.paths) > 1:
@@ -61,3 +95,10 @@ def main() -> None:
         ) from error
     for file in files:
         cli.say(file)
+
+
+def _read_count(text: str) -> int | None:
+    """A number of clients; None: all."""
+    if text == "all":
+        return None
+    return int(text)

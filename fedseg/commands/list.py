@@ -28,18 +28,17 @@ def main() -> None:
     parser.add_argument("kind", nargs="?", metavar="KIND", help=text)
     kind = parser.parse_args().kind
     from fedseg.config.compose import Composition, setting_file
-    from fedseg.names import by_case
 
     if kind is None:
         summary()
-    elif (chosen := by_case(kind, KINDS)) is None:
+    elif kind not in KINDS:
         show(f"methods of {kind}", setting_rows(Composition(setting_file(kind))))
-    elif chosen == "methods":
+    elif kind == "methods":
         for slot, rows in groupby(methods(), lambda row: row[0]):
             show(slot.replace("_", " "), (row[1:] for row in rows))
     else:
         rows = {"settings": settings, "experiments": experiments}
-        show(chosen, rows[chosen]() if chosen in rows else classes(chosen))
+        show(kind, rows[kind]() if kind in rows else classes(kind))
 
 
 def show(title: str, rows: Iterator[Row]) -> None:

@@ -8,7 +8,7 @@ from importlib import import_module
 import fedseg
 from fedseg import cli
 from fedseg.errors import ConfigError, ResourceError
-from fedseg.names import by_case, did_you_mean
+from fedseg.names import did_you_mean
 
 COMMANDS = {
     "demo": "train on rendered images within minutes",
@@ -55,11 +55,10 @@ def choose(usage: str, words: Sequence[str], known: Mapping[str, str]) -> str:
         lines = (f"  {word:<12} {text}" for word, text in known.items() if text)
         print(f"usage: {usage} ... (run {usage} --help for its options)\n", *lines, sep="\n")
         sys.exit(0 if words else ConfigError.exit_code)
-    asked = words[0].replace("-", "_")
-    name = by_case(asked, known)
-    if name is None:
+    name = words[0].replace("-", "_")
+    if name not in known:
         raise ConfigError(
-            f"{usage}: unknown {words[0]!r}{did_you_mean(asked, known)}; known: {', '.join(known)}"
+            f"{usage}: unknown {words[0]!r}{did_you_mean(name, known)}; known: {', '.join(known)}"
         )
     return name
 

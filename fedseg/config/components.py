@@ -15,8 +15,8 @@ import fedseg.registry
 from fedseg.config.accepted import propose_place
 from fedseg.config.schema import check_values
 from fedseg.errors import DataError, Mistakes
-from fedseg.names import PREPARED_BY, by_case, made_by
-from fedseg.registry import LazyRegistry, check_component
+from fedseg.names import PREPARED_BY, made_by
+from fedseg.registry import check_component
 
 DEFAULT_HOOKS = {
     "checkpoint": {"type": "FederatedCheckpointHook"},
@@ -114,17 +114,6 @@ def find(config: Any, pattern: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
                 inner.append((f"{field}.{part}".lstrip("."), value[part]))
         places = inner
     yield from ((field, value) for field, value in places if isinstance(value, Mapping))
-
-
-def match_case(config: Mapping[str, Any]) -> None:
-    """Replace a type by the suite's class whose name differs from it in case only."""
-    for pattern, place in PLACES.items():
-        registry: LazyRegistry = getattr(fedseg.registry, place.registry)
-        for _, component in find(config, pattern):
-            kind = component.get("type")
-            name = by_case(kind, registry.modules) if isinstance(kind, str) else None
-            if name not in (None, kind) and registry.get(kind) is None:  # nor MMSegmentation's
-                component["type"] = name
 
 
 def check_roots(config: Mapping[str, Any], *loaders: str) -> None:

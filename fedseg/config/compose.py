@@ -49,7 +49,7 @@ from fedseg.config.layers import (
 from fedseg.config.needs import NEEDS, TASKS, Need, component_types
 from fedseg.config.schema import check_values
 from fedseg.errors import ConfigError, Mistakes
-from fedseg.names import by_case, did_you_mean
+from fedseg.names import did_you_mean
 
 # what a method can decide, in the order of an experiment's name
 SLOTS = (
@@ -218,18 +218,17 @@ class Composition:
                     make_importable(path.resolve().parent)
                     return path.resolve()
             raise ConfigError(f"methods: {method}: no such file")
-        name = by_case(method, self.known)
+        if method in self.known:
+            return self.known[method]
         beside = self.path.resolve().parent / f"{method}.py"
-        if name is None and beside.is_file() and not beside.is_relative_to(CONFIGS):
+        if beside.is_file() and not beside.is_relative_to(CONFIGS):
             make_importable(beside.parent)
             return beside
-        if name is None:
-            hint = did_you_mean(method, self.known)
-            listed = self.title if self.path.resolve().is_relative_to(CONFIGS) else self.path
-            raise ConfigError(
-                f"methods: {self.title}: unknown {method!r}{hint}; run fedseg list {listed}"
-            )
-        return self.known[name]
+        hint = did_you_mean(method, self.known)
+        listed = self.title if self.path.resolve().is_relative_to(CONFIGS) else self.path
+        raise ConfigError(
+            f"methods: {self.title}: unknown {method!r}{hint}; run fedseg list {listed}"
+        )
 
     def _read_methods(self, names: Iterable[str]) -> list[Method]:
         """The methods in the order of their slots, each once; those without one as given."""
@@ -427,11 +426,10 @@ def setting_file(setting: str | Path) -> Path:
     if Path(setting).is_file():
         return Path(setting)
     known = known_configs()
-    name = by_case(str(setting), known)
-    if name is None:
+    if str(setting) not in known:
         hint = did_you_mean(Path(setting).stem, known)
         raise ConfigError(f"{setting}: no config of this name{hint}; run fedseg list")
-    return known[name]
+    return known[str(setting)]
 
 
 def known_configs() -> dict[str, Path]:

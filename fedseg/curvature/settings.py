@@ -66,64 +66,50 @@ class Source:
 class Options:
     """Options of both commands; ConfigError names all that are out of bounds."""
 
-    samples: Annotated[Count | None, "size of a seeded subset of the data, per client too"] = None
-    statistics: Annotated[Literal["running", "batch"], "statistics of BatchNorm"] = RUNNING
+    samples: Count | None = None  # size of a seeded subset of the data
+    statistics: Literal["running", "batch"] = RUNNING  # of BatchNorm
 
     def __post_init__(self) -> None:
         hints = get_type_hints(type(self), include_extras=True)
-        values = {cli.flag(name): value for name, value in vars(self).items()}
-        check_values(values, {cli.flag(name): hint for name, hint in hints.items()})
+        flags = {name: f"--{name.replace('_', '-')}" for name in vars(self)}
+        values = {flags[name]: value for name, value in vars(self).items()}
+        check_values(values, {flags[name]: hints[name] for name in flags})
 
 
 @dataclass(frozen=True)
 class Settings(Options):
-    """Options of a measurement."""
+    """Options of a measurement; the command's help explains them."""
 
     averaged: bool = True  # else the global model itself
     trained_by: str | None = None  # or the model that this client trains from it
-    data: Annotated[str, "train, or a test domain"] = TRAIN
-    client: Annotated[str | None, "this client's training images instead of --data"] = None
-    augment: Annotated[bool, "augment training images, with one fixed draw"] = False
-    matrix: Annotated[Literal["hessian", "ggn"], "ggn: the Gauss-Newton matrix"] = "hessian"
-    batch_size: Annotated[
-        Count | None, "images at a time; default: 1 if they come from disk, else the evaluation's"
-    ] = None
-    top: Annotated[Count, "number of largest eigenvalues"] = 5
-    tolerance: Annotated[Positive, "residuals, relative to the eigenvalue"] = 0.01
-    probes: Annotated[int, Ge(6), "random vectors of a trace or a diagonal"] = 90
-    steps: Annotated[Count, "Lanczos steps of the density"] = 80
-    clients: Annotated[Count | None, "number of clients (the first that took part), or all"] = 10
-    rho: Annotated[Positive, "SAM's radius"] = 0.05
-    asam_rho: Annotated[Positive, "ASAM's radius"] = 0.5
-    eta: Annotated[NonNegative, "ASAM's eta"] = 0.2
-    ascent: Annotated[Count, "steps of gradient ascent"] = 5
+    data: str = TRAIN
+    client: str | None = None
+    augment: bool = False
+    matrix: Literal["hessian", "ggn"] = "hessian"
+    batch_size: Count | None = None
+    top: Count = 5
+    tolerance: Positive = 0.01
+    probes: Annotated[int, Ge(6)] = 90
+    steps: Count = 80
+    clients: Count | None = 10  # None: all
+    rho: Positive = 0.05
+    asam_rho: Positive = 0.5
+    eta: NonNegative = 0.2
+    ascent: Count = 5
 
 
 @dataclass(frozen=True)
 class Spec(Options):
-    """A landscape."""
+    """A landscape; the command's help explains its options."""
 
     kind: Kind = "line"
     source: Source = Source(())
-    data: Annotated[tuple[str, ...], "train, test domains"] = (TRAIN,)
-    client: Annotated[
-        str | None,
-        "use the model that this client trains in the next round, on its own and on all data; "
-        "line: from the global model to it",
-    ] = None
-    points: Annotated[
-        Annotated[int, Ge(2)] | None, "points per axis (default: 21, on a line 31)"
-    ] = None
-    ends: Annotated[
-        tuple[float, float] | None,
-        "ends of the axes (default: -1 2 on a line, -1 1 around a model); of a plane HIGH is the "
-        "margin around the models, as a share of their extent (0.25)",
-    ] = None
-    statistics: Annotated[
-        Literal["running", "batch", "reestimate"],
-        "statistics of BatchNorm; reestimate: from training data at every point",
-    ] = RUNNING
-    metrics: Annotated[bool, "also compute the metrics (always on a line)"] = False
+    data: tuple[str, ...] = (TRAIN,)
+    client: str | None = None
+    points: Annotated[int, Ge(2)] | None = None  # per axis
+    ends: tuple[float, float] | None = None  # of the axes
+    statistics: Literal["running", "batch", "reestimate"] = RUNNING
+    metrics: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -144,34 +130,20 @@ class Spec(Options):
             )
 
 
-def add_options(parser: argparse.ArgumentParser, kind: type[Options]) -> None:
-    """Every option of a kind, and where the models come from."""
+def add_source(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that name the models and their data; see :func:`read_source`."""
     text = (
         f"append {GLOBAL} for the global model instead of the run's average, or "
         ":client=ID@ROUND for the model that this client trains from the global one of that round "
         "(ID or ID@: the newest)"
     )
-    style = {"nargs": "+", "type": _run_path, "metavar": "RUN|CHECKPOINT"}
-    parser.add_argument("paths", **style, help=text)
-    hints = get_type_hints(kind, include_extras=True)
-    for field in fields(kind):
-        hint, default = hints[field.name], field.default
-        about = [text for text in getattr(hint, "__metadata__", ()) if type(text) is str]
-        if about:
-            keywords = cli.read_type(hint)
-            if keywords.get("nargs") == 2:
-                keywords["metavar"] = ("LOW", "HIGH")
-            if field.name == "clients":
-                keywords["type"] = lambda text: None if text == "all" else int(text)
-            if default not in (None, False):
-                shown = " ".join(default) if "nargs" in keywords else default
-                about.append(f"(default: {shown})")
-            keywords["default"] = argparse.SUPPRESS  # the dataclass has the defaults
-            parser.add_argument(cli.flag(field.name), help=" ".join(about), **keywords)
+    parser.add_argument("paths", nargs="+", type=_run_path, metavar="RUN|CHECKPOINT", help=text)
     text = "a config of yours instead of the recorded one; it is executed"
     parser.add_argument("--config", help=text)
     cli.add_cfg_options(parser, "override config fields, for example data_root=data/camvid")
     cli.add_trust(parser)
+    text = "size of a seeded subset of the data, per client too"
+    parser.add_argument("--samples", type=int, metavar="N", help=text)
 
 
 def _run_path(text: str) -> str:
@@ -181,8 +153,10 @@ def _run_path(text: str) -> str:
 
 def read_options(kind: type[Options], arguments: argparse.Namespace, **values: Any) -> Any:
     """The options of a kind on a command line."""
-    chosen = {k: v for k, v in vars(arguments).items() if k in kind.__dataclass_fields__}
-    return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in chosen.items()} | values)
+    for field in fields(kind):
+        if field.name in arguments:
+            values[field.name] = getattr(arguments, field.name)
+    return kind(**values)
 
 
 def read_source(arguments: argparse.Namespace, *paths: str) -> Source:

@@ -12,7 +12,7 @@ from typing import Any
 from mmengine.config import Config, DictAction
 
 from fedseg.checks import walk
-from fedseg.config.components import VAL, check_roots, match_case
+from fedseg.config.components import VAL, check_roots
 from fedseg.config.compose import COMPOSED, compose, make_importable, setting_file
 from fedseg.config.layers import get, layers_of, naming, read_file, set_values
 from fedseg.config.schema import check_value
@@ -61,7 +61,6 @@ def load_config(
     network = get(config, "model.network")
     if isinstance(network, str):
         _take_network(config, network, path)
-    match_case(dict(config.items()))  # or a run would not be known by its config's checksum
     return config
 
 
@@ -248,7 +247,6 @@ def check(config: Config, *loaders: str) -> Config:
         loaders: whose data sets must be there, as in :data:`fedseg.config.components.PLACES`.
     """
     with naming(config):
-        match_case(dict(config.items()))
         complete = complete_config(config)
         check_roots(dict(complete.items()), *loaders)
         if complete.get("custom_imports"):

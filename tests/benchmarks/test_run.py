@@ -44,7 +44,7 @@ def test_wrong_arguments():
     for arguments, option in (
         (("classification", "--repeats", 0), "--repeats"),
         (("segmentation", "--threads", "two"), "--threads"),
-        (("state", "--config", "configs/demo.py"), "--config"),
+        (("overhead", "--config", "configs/demo.py"), "--config"),
         ((), "WHAT"),
     ):
         result = run(*arguments)

@@ -7,9 +7,9 @@ the same model: at the published one it would overfit these clients before the l
 """
 
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
@@ -76,13 +76,13 @@ class MethodRounds(EngineRounds):
 
 def algorithms(
     folder: Path,
-    only: Annotated[list[str], "these, beside FedAvg"] = [],  # noqa: B006
-    resnet56: Annotated[bool, "those of FedAlign's table instead, with its network"] = False,
-    clients: Annotated[int, "per round"] = 5,
-    samples: Annotated[int, "images per client, noise if the data set is not there"] = 500,
-    repeats: Annotated[int, "alternating runs, after two that are not timed"] = 5,
-    amp: Annotated[bool, "bfloat16"] = False,
-    cfg_options: Annotated[list[str], "KEY=VALUE"] = [],  # noqa: B006
+    only: Sequence[str] = (),
+    resnet56: bool = False,
+    clients: int = 5,
+    samples: int = 500,
+    repeats: int = 5,
+    amp: bool = False,
+    cfg_options: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Every algorithm beside FedAvg.
 

@@ -7,9 +7,9 @@ step, history. Evaluation, which does not come with every round, is timed apart.
 
 import copy
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -191,12 +191,12 @@ def check_first_round(sides: dict[str, Any], precision: str) -> float:
 
 def classification(
     folder: Path,
-    clients: Annotated[int, "per round"] = 5,
-    samples: Annotated[int, "images per client, noise if the data set is not there"] = 500,
-    test_images: Annotated[int, "noise likewise"] = 10_000,
-    repeats: Annotated[int, "alternating runs"] = 5,
-    amp: Annotated[bool, "bfloat16 in addition to float32"] = False,
-    cfg_options: Annotated[list[str], "KEY=VALUE"] = [],  # noqa: B006
+    clients: int = 5,
+    samples: int = 500,
+    test_images: int = 10_000,
+    repeats: int = 5,
+    amp: bool = False,
+    cfg_options: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Rounds of the engine and of a hand-written loop, in turns; medians over the repeats."""
     cfg = load_config(SETTING, work_dir=folder, options=cfg_options)
@@ -218,10 +218,10 @@ class MLP(Classifier):
 
 def small_clients(
     folder: Path,
-    clients: Annotated[int, "in all"] = 1000,
-    per_round: Annotated[int, "clients per round"] = 100,
-    samples: Annotated[int, "images per client"] = 20,
-    repeats: Annotated[int, "alternating runs"] = 5,
+    clients: int = 1000,
+    per_round: int = 100,
+    samples: int = 20,
+    repeats: int = 5,
 ) -> dict[str, Any]:
     """Rounds of many clients with few images: what a client costs besides its only step."""
     measured: dict[str, Any] = {}

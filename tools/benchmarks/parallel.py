@@ -2,10 +2,11 @@
 
 import multiprocessing
 import statistics
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import torch
 from mmengine.config import Config
@@ -118,10 +119,10 @@ def measure(config: Config, clients: int, repeats: int, workers: int) -> dict[st
 
 def overhead(
     folder: Path,
-    parameters: Annotated[int, "of the model"] = 15_000_000,
-    clients: Annotated[list[int], "per round"] = [10],  # noqa: B006
-    workers: Annotated[list[int], "beside this process"] = [2],  # noqa: B006
-    repeats: Annotated[int, "rounds"] = 20,
+    parameters: int = 15_000_000,
+    clients: Sequence[int] = (10,),
+    workers: Sequence[int] = (2,),
+    repeats: int = 20,
 ) -> dict[str, Any]:
     """Seconds and memory of rounds of clients that train nothing, in one process and on workers."""
     measured: dict[str, Any] = {}
@@ -150,12 +151,12 @@ def memory_passes(parameters: int) -> float:
 
 def parallel(
     folder: Path,
-    config: Annotated[Path, "an experiment"] = SETTING,
-    clients: Annotated[int, "per round"] = 5,
-    samples: Annotated[int, "images per client, noise if the data set is not there"] = 500,
-    workers: Annotated[list[int], "numbers of them"] = [1, 2],  # noqa: B006
-    repeats: Annotated[int, "rounds"] = 5,
-    cfg_options: Annotated[list[str], "KEY=VALUE"] = [],  # noqa: B006
+    config: Path = SETTING,
+    clients: int = 5,
+    samples: int = 500,
+    workers: Sequence[int] = (1, 2),
+    repeats: int = 5,
+    cfg_options: Sequence[str] = (),
 ) -> dict[str, float]:
     """Images a second on workers of one thread, beside as many independent processes."""
     cfg = load_config(config, work_dir=folder, options=cfg_options)

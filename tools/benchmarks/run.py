@@ -1,7 +1,7 @@
 """Measure the engine: python tools/benchmarks/run.py classification (--help lists the others).
 
-A benchmark is a function of a temporary folder and of options, which are its other parameters:
-``Annotated[type, help]`` with a default. It returns numbers by name.
+A benchmark is a function of a temporary folder and of options, which are its other parameters. It
+returns numbers by name.
 """
 
 import argparse
@@ -11,9 +11,8 @@ import tempfile
 import warnings
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from inspect import signature
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from fedseg import cli
 from fedseg.runs.tables import TextTable
@@ -27,24 +26,131 @@ BENCHMARKS = {  # name -> module
     "state": "state",
     "overhead": "parallel",
     "parallel": "parallel",
-    "startup": "startup",
 }
 
 
 def parse_options(name: str, benchmark: Callable[..., Any]) -> argparse.Namespace:
-    """The options of a benchmark and those that all have."""
-    usage = argparse.ArgumentParser(prog=f"run.py {name}", description=benchmark.__doc__)
-    usage.add_argument("--out", type=Path, help="write what was measured as JSON")
-    usage.add_argument("--markdown", action="store_true", help="print a Markdown table")
-    usage.add_argument("--threads", type=cli.positive, help="threads of PyTorch (default: its own)")
-    for option, parameter in list(signature(benchmark).parameters.items())[1:]:
-        kind, text = get_args(parameter.annotation)
-        style = cli.read_type(kind)
-        if style.get("type") is int:
-            style["type"] = cli.positive
-        text += f" (default: {parameter.default})" if parameter.default else ""
-        usage.add_argument(cli.flag(option), **style, default=argparse.SUPPRESS, help=text)
-    return usage.parse_args(sys.argv[2:])
+    """The options of a benchmark and those that all have; those not given are left out."""
+    parser = argparse.ArgumentParser(
+        prog=f"run.py {name}",
+        description=f"{benchmark.__doc__} The function {name} has the defaults.",
+        argument_default=argparse.SUPPRESS,
+    )
+    parser.add_argument("--out", type=Path, default=None, help="write what was measured as JSON")
+    text = "print a Markdown table"
+    parser.add_argument("--markdown", action="store_true", default=False, help=text)
+    text = "threads of PyTorch (default: its own)"
+    parser.add_argument("--threads", type=cli.positive, default=None, metavar="N", help=text)
+    OPTIONS[name](parser)
+    return parser.parse_args(sys.argv[2:])
+
+
+def add_classification(parser: argparse.ArgumentParser) -> None:
+    """Options of a round of a small classifier."""
+    add_round(parser)
+    add_samples(parser)
+    text = "test images of noise if the data set is not there"
+    parser.add_argument("--test-images", type=cli.positive, metavar="N", help=text)
+    parser.add_argument("--amp", action="store_true", help="bfloat16 in addition to float32")
+    add_cfg_options(parser)
+
+
+def add_small_clients(parser: argparse.ArgumentParser) -> None:
+    """Options of rounds of many clients with few images."""
+    parser.add_argument("--clients", type=cli.positive, metavar="N", help="clients in all")
+    parser.add_argument("--per-round", type=cli.positive, metavar="N", help="clients per round")
+    parser.add_argument("--samples", type=cli.positive, metavar="N", help="images per client")
+    parser.add_argument("--repeats", type=cli.positive, metavar="N", help="alternating runs")
+
+
+def add_segmentation(parser: argparse.ArgumentParser) -> None:
+    """Options of steps of a segmentation round."""
+    text = "an experiment with a segmentation network"
+    parser.add_argument("--config", type=Path, help=text)
+    add_round(parser)
+    parser.add_argument("--local-steps", type=cli.positive, metavar="N", help="steps per client")
+    parser.add_argument("--amp", action="store_true", help="bfloat16")
+    add_cfg_options(parser)
+
+
+def add_evaluation(parser: argparse.ArgumentParser) -> None:
+    """Options of an evaluation of a segmentation network."""
+    text = "an experiment with a segmentation network"
+    parser.add_argument("--config", type=Path, help=text)
+    text = "images of the last test set"
+    parser.add_argument("--images", type=cli.positive, metavar="N", help=text)
+    parser.add_argument("--repeats", type=cli.positive, metavar="N", help="alternating runs")
+    add_cfg_options(parser)
+
+
+def add_algorithms(parser: argparse.ArgumentParser) -> None:
+    """Options of rounds of every algorithm."""
+    text = "these algorithms, beside FedAvg"
+    parser.add_argument("--only", nargs="+", metavar="NAME", help=text)
+    text = "those of FedAlign's table instead, with its network"
+    parser.add_argument("--resnet56", action="store_true", help=text)
+    add_round(parser)
+    add_samples(parser)
+    parser.add_argument("--amp", action="store_true", help="bfloat16")
+    add_cfg_options(parser)
+
+
+def add_state(parser: argparse.ArgumentParser) -> None:
+    """Options of clients' states on disk."""
+    parser.add_argument("--clients", type=cli.positive, metavar="N", help="clients in all")
+    text = "parameters of the model; a client keeps one vector of them"
+    parser.add_argument("--parameters", type=cli.positive, metavar="N", help=text)
+
+
+def add_overhead(parser: argparse.ArgumentParser) -> None:
+    """Options of rounds of clients that train nothing."""
+    text = "parameters of the model"
+    parser.add_argument("--parameters", type=cli.positive, metavar="N", help=text)
+    text = "numbers of clients per round"
+    parser.add_argument("--clients", type=cli.positive, nargs="+", metavar="N", help=text)
+    text = "numbers of workers"
+    parser.add_argument("--workers", type=cli.positive, nargs="+", metavar="N", help=text)
+    parser.add_argument("--repeats", type=cli.positive, metavar="N", help="rounds")
+
+
+def add_parallel(parser: argparse.ArgumentParser) -> None:
+    """Options of rounds on workers."""
+    parser.add_argument("--config", type=Path, help="an experiment")
+    add_round(parser)
+    add_samples(parser)
+    text = "numbers of workers"
+    parser.add_argument("--workers", type=cli.positive, nargs="+", metavar="N", help=text)
+    add_cfg_options(parser)
+
+
+def add_round(parser: argparse.ArgumentParser) -> None:
+    """Options of most benchmarks."""
+    parser.add_argument("--clients", type=cli.positive, metavar="N", help="clients per round")
+    parser.add_argument("--repeats", type=cli.positive, metavar="N", help="measured runs")
+
+
+def add_samples(parser: argparse.ArgumentParser) -> None:
+    """The option of those that can train on noise."""
+    text = "images per client, noise if the data set is not there"
+    parser.add_argument("--samples", type=cli.positive, metavar="N", help=text)
+
+
+def add_cfg_options(parser: argparse.ArgumentParser) -> None:
+    """The option of those that train an experiment."""
+    text = "override config fields"
+    parser.add_argument("--cfg-options", nargs="+", metavar="KEY=VALUE", help=text)
+
+
+OPTIONS = {
+    "classification": add_classification,
+    "small_clients": add_small_clients,
+    "segmentation": add_segmentation,
+    "evaluation": add_evaluation,
+    "algorithms": add_algorithms,
+    "state": add_state,
+    "overhead": add_overhead,
+    "parallel": add_parallel,
+}
 
 
 def as_table(title: str, measured: Mapping[str, Any]) -> TextTable:

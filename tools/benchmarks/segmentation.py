@@ -7,9 +7,9 @@ else.
 
 import copy
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import torch
 from mmengine.config import Config
@@ -71,12 +71,12 @@ def hand_written(runner: FederatedRunner, batches: list[Any]) -> Callable[[], No
 
 def segmentation(
     folder: Path,
-    config: Annotated[Path, "an experiment with a segmentation network"] = CONFIGS / "demo.py",
-    clients: Annotated[int, "per round"] = 2,
-    local_steps: Annotated[int, "per client"] = 12,
-    repeats: Annotated[int, "alternating runs"] = 5,
-    amp: Annotated[bool, "bfloat16"] = False,
-    cfg_options: Annotated[list[str], "KEY=VALUE"] = [],  # noqa: B006
+    config: Path = CONFIGS / "demo.py",
+    clients: int = 2,
+    local_steps: int = 12,
+    repeats: int = 5,
+    amp: bool = False,
+    cfg_options: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Steps of the engine and of a hand-written loop, SAM beside SGD, waits for data, and memory.
 
@@ -144,10 +144,10 @@ def peak_of_round(config: Config, clients: int) -> float:
 
 def evaluation(
     folder: Path,
-    config: Annotated[Path, "an experiment with a segmentation network"] = CONFIGS / "demo.py",
-    images: Annotated[int, "of the last test set"] = 8,
-    repeats: Annotated[int, "alternating runs"] = 5,
-    cfg_options: Annotated[list[str], "KEY=VALUE"] = [],  # noqa: B006
+    config: Path = CONFIGS / "demo.py",
+    images: int = 8,
+    repeats: int = 5,
+    cfg_options: Sequence[str] = (),
 ) -> dict[str, Any]:
     """An evaluation beside the forward passes alone, and loading from a cache beside decoding."""
     cfg = load_config(config, work_dir=folder, options=cfg_options)

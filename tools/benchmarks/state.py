@@ -1,7 +1,6 @@
 """The clients' states on disk: how much memory they take, how fast they are written and read."""
 
 from pathlib import Path
-from typing import Annotated
 
 import torch
 
@@ -14,8 +13,8 @@ PARTICIPANTS = 50  # clients per round
 
 def state(
     folder: Path,
-    clients: Annotated[int, "in all"] = 1262,
-    parameters: Annotated[int, "of the model; a client keeps one vector of them"] = 3_500_000,
+    clients: int = 1262,
+    parameters: int = 3_500_000,
 ) -> dict[str, float]:
     """Let every client take part once, resume from what is on disk, and look at every state again.
 
