@@ -3,7 +3,6 @@
 #   make demo              the main job on synthetic data, on the CPU
 #   make demo-cifar        classification with few classes per client, in minutes
 #   make pictures          the pictures of the documentation, from runs that docs/site/pictures.py names
-#   make leaderboard       three short runs on synthetic data, and the page that compares them
 #   make test              lint, formatting, types and tests
 #   make check             the same with the tests of a minute, for every save
 #   make campaign          damaged inputs and killed runs, new ones every day (SEED=20260131: that day's)
@@ -15,13 +14,12 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 TEST_STAMP := $(VENV)/test_installed
 
-.PHONY: help demo demo-cifar leaderboard test check campaign lint format docs docs-tools new-user \
+.PHONY: help demo demo-cifar test check campaign lint format docs docs-tools new-user \
   figures pictures install clean
 
 help:
 	@echo "make demo         segmentation: train and evaluate on synthetic street scenes"
 	@echo "make demo-cifar   classification: CIFAR-10 if data/cifar10 exists, else synthetic shapes"
-	@echo "make leaderboard  train three methods on synthetic data and compare them on a page"
 	@echo "make test         lint, formatting, types and tests"
 	@echo "make check        lint, formatting, types and the tests of a minute, for every save"
 	@echo "make new-user     what the README and the pages say, in an empty environment"
@@ -38,9 +36,6 @@ demo: $(STAMP)
 
 demo-cifar: $(STAMP)
 	$(BIN)/fedseg demo images
-
-leaderboard: $(STAMP)
-	$(BIN)/fedseg demo leaderboard
 
 # A process more than cores, since tests also wait for other processes, and four at most: each imports
 # everything. A file's tests stay together, so that what they share is made once; files with few

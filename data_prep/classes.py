@@ -8,7 +8,6 @@ from unicodedata import normalize
 from fedseg.checks import shown
 from fedseg.datasets.segmentation import IGNORE
 from fedseg.errors import DataError
-from fedseg.files import read_bytes
 
 FORM = "NAME, or NAME,R,G,B"
 # a name begins with a letter, digit or underscore; signs that separate cells are no part of it
@@ -73,7 +72,7 @@ def classes_text(path: Path, names: Sequence[str], colors: Sequence[Sequence[int
 def read_text(path: Path) -> str:
     """The text of a file in UTF-8; DataError if it is none."""
     try:
-        return read_bytes(path).decode("utf-8-sig")
+        return path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from error
     except ValueError as error:

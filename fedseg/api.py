@@ -259,20 +259,12 @@ def evaluate(
         place = Path(out or own_folder(folder, f"test/{chosen.stem}"))
         reading = recorded(folder, place, options, trust)
     with reading as (config, whole), naming(config), lock_work_dir(place):
-        try:
-            runner, results = evaluate_checkpoint(config, chosen, whole)
-        except (DataError, OSError):
-            if checkpoint is not None or chosen.is_file():
-                raise
-            results = None  # a run that goes on has newer ones
-        files = [] if results is None else write_test_results(results, place)
-        if results is not None and pictures > 0:
+        runner, results = evaluate_checkpoint(config, chosen, whole)
+        files = write_test_results(results, place)
+        if pictures > 0:
             files += write_test_pictures(
                 runner.test_loop, results["domains"], place / "pictures", pictures
             )
-    if results is None:
-        options = {"out": out, "options": options, "trust": trust, "pictures": pictures}
-        return evaluate(run, **options)
     return Evaluation(place, results, tuple(files))
 
 

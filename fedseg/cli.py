@@ -11,9 +11,17 @@ import warnings
 from collections.abc import Callable, Iterable
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TextIO
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from fedseg.errors import DEBUG, DataError, Interrupted, UserError, resource_error
+from fedseg.errors import (
+    DEBUG,
+    DataError,
+    Interrupted,
+    UserError,
+    is_system_error,
+    printable,
+    system_message,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,10 +38,9 @@ def run(main: Callable[[], int | None]) -> NoReturn:
 
     A :class:`fedseg.errors.UserError` is printed on stderr without a traceback (exit code 2);
     so is a lack of memory, room or permissions. Ctrl-C, SIGTERM and SIGHUP end quietly (exit code
-    130), and SIGUSR1 does nothing where there is no run to save. Any other exception is a fault of
-    the program and keeps its traceback. With the environment variable ``FEDSEG_DEBUG`` a user
-    error shows its own, too. Warnings of MMEngine, MMCV and MMSegmentation, which a user cannot
-    heed, are hidden.
+    130). Any other exception is a fault of the program and keeps its traceback. With the
+    environment variable ``FEDSEG_DEBUG`` a user error shows its own, too. Warnings of MMEngine,
+    MMCV and MMSegmentation, which a user cannot heed, are hidden.
     """
     warnings.filterwarnings("ignore", module="mmcv|mmseg|mmengine")
     warnings.formatwarning = lambda text, *_, **__: f"warning: {printable(str(text))}\n"
@@ -43,10 +50,9 @@ def run(main: Callable[[], int | None]) -> NoReturn:
     if isinstance(sys.stdout, TextIOWrapper):  # not closed by the shell, not replaced by a caller
         sys.stdout.reconfigure(errors="backslashreplace")  # of characters that it cannot hold
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    if hasattr(signal, "SIGUSR1"):
-        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
-        if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as it is under nohup
-            signal.signal(signal.SIGHUP, signal.default_int_handler)
+    hangup = getattr(signal, "SIGHUP", None)  # None: Windows
+    if hangup is not None and signal.getsignal(hangup) != signal.SIG_IGN:  # as it is under nohup
+        signal.signal(hangup, signal.default_int_handler)
     sys.exit(_exit_code(main))
 
 
@@ -62,16 +68,23 @@ def _exit_code(main: Callable[[], int | None]) -> int:
         return Interrupted.exit_code
     except BrokenPipeError:
         return 1  # the program that reads the output, such as head, has ended
+    except UserError as error:
+        kind = "" if isinstance(error, Interrupted) else "error: "
+        _print_error(error, f"{error.details}{kind}{error}")
+        return error.exit_code
     except Exception as error:
-        told = resource_error(error) or error
-        if not isinstance(told, UserError):
+        if not is_system_error(error):
             raise
-        if os.environ.get(DEBUG):
-            traceback.print_exception(error)
-        kind = "" if isinstance(told, Interrupted) else "error: "
-        lines = f"{told.details}{kind}{told}".split("\n")
-        print(*map(_short, map(printable, lines)), sep="\n", file=sys.stderr)
-        return told.exit_code
+        _print_error(error, f"error: {system_message(error)}")
+        return UserError.exit_code
+
+
+def _print_error(error: Exception, text: str) -> None:
+    """Print a message, of a line for each mistake, on stderr."""
+    if os.environ.get(DEBUG):
+        traceback.print_exception(error)
+    for line in text.split("\n"):
+        print(_short(line), file=sys.stderr)
 
 
 def _write_out() -> None:
@@ -124,16 +137,6 @@ def check_there(
     for path in paths:
         if not os.path.exists(path):
             raise DataError(f"{path}: does not exist: {fix}")
-
-
-def printable(text: str) -> str:
-    """Text in one line without what a terminal obeys or no encoding holds, such as escapes."""
-    return "".join(c if c.isprintable() else "\ufffd" for c in text)
-
-
-def say(*lines: object, file: TextIO | None = None) -> None:
-    """Print lines with names, as of folders, that a stranger may have chosen."""
-    print(*(printable(str(line)) for line in lines), sep="\n", file=file, flush=True)
 
 
 def image_size(text: str) -> tuple[int, int]:

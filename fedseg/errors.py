@@ -4,19 +4,25 @@ The command lines print these as one message without a traceback. A message name
 config field, what is wrong with it, and what to do.
 """
 
-import errno
-import os
 import re
 from typing import Any
 
 DEBUG = "FEDSEG_DEBUG"  # environment variable: command lines show tracebacks of user errors too
 
 
+def printable(text: str) -> str:
+    """Text without what a terminal obeys or no encoding holds, such as escapes."""
+    return "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in text)
+
+
 class UserError(Exception):
-    """Base of every error that is the user's to fix."""
+    """Base of every error that is the user's to fix; the message may quote a damaged file."""
 
     exit_code = 2  # of a command line that ends with it
     details = ""  # what a command line prints before the message
+
+    def __str__(self) -> str:
+        return printable(super().__str__())
 
 
 class ConfigError(UserError):
@@ -93,22 +99,6 @@ class WorkersLost(ResourceError):
     """Clients cannot be trained: a worker dies on them again and again, or none is left."""
 
 
-NO_ROOM = {
-    errno.ENOSPC: "make room",
-    errno.EDQUOT: "make room, or have the quota raised",
-    errno.EFBIG: "raise the limit on the size of files (ulimit -f)",
-    errno.EROFS: "write elsewhere",
-    errno.EMFILE: "raise the limit on open files (ulimit -n)",
-    errno.ENFILE: "close programs: the system has no more open files to give",
-}
-NO_ACCESS = {
-    **dict.fromkeys((errno.EACCES, errno.EPERM), "change the permissions, or write elsewhere"),
-    errno.EISDIR: "a folder has the name of a file, move it away",
-    errno.ENOTDIR: "a part of the path is a file, write elsewhere",
-    errno.EEXIST: "a file is where a folder is needed, write elsewhere",
-    errno.ENAMETOOLONG: "shorten the name",
-    errno.ELOOP: "links lead in a circle, write elsewhere",
-}
 NO_MEMORY = re.compile(
     r"out of memory|insufficient memory|allocate (shared )?memory|unable to (allocate|mmap)"
     r"|_ALLOC_FAILED",
@@ -124,25 +114,17 @@ def lacks_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or NO_MEMORY.search(text) is not None
 
 
-def resource_error(error: BaseException) -> ResourceError | None:
-    """The error to report if the system's resources are the cause of another one, else None."""
-    remedies = NO_ROOM if isinstance(error, UserError) else {**NO_ROOM, **NO_ACCESS}
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, ResourceError):
-            return cause
-        if isinstance(cause, OSError) and cause.errno in remedies:
-            where = cause.filename or "a file of the run"
-            return ResourceError(f"{where}: {os.strerror(cause.errno)}: {remedies[cause.errno]}")
-        if lacks_memory(cause):
-            head = str(cause).split("\n")[0]
-            return ResourceError(
-                f"memory ran out{head and f' ({head})'}: end other programs, lower num_workers (or "
-                "--workers), or use a larger machine"
-            )
-        remedies = NO_ROOM  # a file that may not be read is often tried, and done without
-        cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
-    return None
+def is_system_error(error: BaseException) -> bool:
+    """True if the system lacks memory, room or a permission: neither config nor data are wrong."""
+    return isinstance(error, OSError) or lacks_memory(error)
+
+
+def system_message(error: BaseException) -> str:
+    """A line for such an error, as Python says it."""
+    line = str(error).partition("\n")[0]
+    if isinstance(error, OSError):
+        return line
+    return f"memory ran out ({line})" if line else "memory ran out"
 
 
 def missing_kernel(error: BaseException) -> ConfigError | None:

@@ -1,32 +1,19 @@
-"""Files: written atomically, so that a reader meets the old content or the new; read with limits.
-
-What is read whole may come from anybody: it must be a regular file of a bearable size.
-"""
+"""Files: written atomically, so that a reader meets the old content or the new; JSON, checksums."""
 
 import errno
 import hashlib
 import json
 import os
-import re
 import secrets
-import stat
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
-from itertools import accumulate
 from pathlib import Path
 from typing import IO, Any
 
 from fedseg.errors import DataError, ResourceError
-from fedseg.units import format_bytes
 
-LARGEST = 2**29  # bytes of a file that is read whole
-DEEPEST = 50  # lists and dicts within each other
 TEMPORARY = ".tmp"  # suffix of a file that is still being written
-# where a cell may begin, and what then makes a formula of it
-FORMULA = re.compile(r"(^|[;\t\r\n])([\s\"']*[=+\-@\uff1d\uff0b\uff0d\uff20])|^(?=[\t\r])")
-NO_WAIT = getattr(os, "O_NONBLOCK", 0)  # a pipe would wait for its other end
 
 
 def make_folder(folder: str | Path) -> None:
@@ -59,14 +46,14 @@ def atomic_writer(path: str | Path, mode: str = "w", sync: bool = False) -> Iter
     link: in a folder from somewhere else, nothing leads a writer out of it.
 
     Args:
-        path: a regular file, a link, or nothing yet; missing folders are made.
+        path: its missing folders are made.
         mode: ``"w"`` for UTF-8 text (line endings as written), ``"wb"`` for bytes.
         sync: wait until content and rename are on the disk, so that a power loss spares them.
     """
     path = Path(path)
     make_folder(path.parent)
-    if path.exists() and not path.is_symlink():
-        _check_writable(path.stat(), path)
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise DataError(f"{path}: is a pipe or a device: name a file")  # which would be replaced
     temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}{TEMPORARY}")
     text = {} if "b" in mode else {"encoding": "utf-8", "newline": ""}
     try:
@@ -94,103 +81,28 @@ def remove_temporaries(folder: Path, pattern: str = "*") -> None:
         path.unlink(missing_ok=True)
 
 
-def open_to_append(path: str | Path) -> IO[bytes]:
-    """Open a file to add to its end; an error if it is a link, a pipe or a device."""
-
-    def opener(name: str, flags: int) -> int:
-        return os.open(name, flags | NO_WAIT | getattr(os, "O_NOFOLLOW", 0), 0o666)
-
-    if os.path.lexists(path):
-        _check_writable(os.lstat(path), path)
-    return open(path, "ab", opener=opener)
-
-
 def write_text(path: str | Path, text: str, sync: bool = False) -> None:
-    """Write a text file atomically; see :func:`atomic_writer`.
-
-    A ``.csv`` that is not ASCII begins with a byte order mark, without which Excel misreads it.
-    """
-    if Path(path).suffix == ".csv" and not text.isascii():
-        text = f"\ufeff{text}"
+    """Write a text file atomically; see :func:`atomic_writer`."""
     with atomic_writer(path, sync=sync) as file:
         file.write(text)
 
 
-def csv_cell(value: Any) -> Any:
-    """A cell of a CSV file; text that a spreadsheet would compute is marked as text.
-
-    Where a spreadsheet separates by semicolons, as in much of Europe, a cell is cut at each.
-    """
-    return FORMULA.sub(r"\1'\2", value) if isinstance(value, str) else value
-
-
-def read_bytes(path: str | Path) -> bytes:
-    """The content of a file; OSError if it is too large, or none (a pipe would never end)."""
-
-    def opener(name: str, flags: int) -> int:
-        return os.open(name, flags | NO_WAIT)
-
-    with open(path, "rb", opener=opener) as file:
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
-        if status.st_size > LARGEST:
-            fault = f"it has {format_bytes(status.st_size)}, more than {format_bytes(LARGEST)}"
-            raise OSError(errno.EFBIG, fault, str(path))
-        return file.read()
-
-
-def _check_writable(status: os.stat_result, path: str | Path) -> None:
-    if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
-        raise DataError(f"{path}: is not a regular file (a link, a pipe or a device): remove it")
-
-
-def read_json(path: str | Path, fix: str = "write it again", strict: bool = True) -> Any:
-    """The content of a JSON file in which no key occurs twice in one object.
+def read_json(path: str | Path, fix: str = "write it again") -> Any:
+    """The content of a JSON file.
 
     Args:
         fix: what to do about a bad one, for the message.
-        strict: also refuse NaN, infinity and text with half a character, which cannot be written;
-            without it, they are the caller's to name.
 
     Raises:
-        DataError: it cannot be read, is not JSON, is nested too deeply, or see ``strict``.
+        DataError: it cannot be read, or is not JSON, which has no NaN and no infinity.
     """
-
-    constant = _refuse if strict else float
     try:
-        text = read_bytes(path).decode("utf-8-sig")
-        content = parse_json(text, parse_constant=constant)
-        if strict and re.search(r"\\ud[89a-f]", text, re.IGNORECASE):
-            json.dumps(content, ensure_ascii=False).encode("utf-8")
-    except (OSError, ValueError, RecursionError) as error:
-        told = error.strerror if isinstance(error, OSError) else error
-        raise DataError(f"{path}: is not readable as JSON ({told}): {fix}") from error
-    return content
-
-
-def parse_json(text: str, **options: Any) -> Any:
-    """Like :func:`json.loads`, but a key that occurs twice and deep nesting are ValueErrors."""
-    content = json.loads(text, object_pairs_hook=_unique_keys, **options)
-    if text.count("[") + text.count("{") > DEEPEST and _depth(text) > DEEPEST:
-        raise ValueError(f"it is nested more than {DEEPEST} deep")
-    return content
-
-
-def _unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    values = dict(pairs)
-    if len(values) < len(pairs):  # json.loads would keep the last
-        twice, _ = Counter(key for key, _ in pairs).most_common(1)[0]
-        raise ValueError(f"key {twice!r} occurs twice in one object")
-    return values
-
-
-def _depth(text: str) -> int:
-    """The depth of nested lists and dicts in valid JSON."""
-    text = re.sub(r"\\.", "", text) if "\\" in text else text
-    outside = "".join(text.split('"')[::2])  # of strings
-    steps = {"[": 1, "{": 1, "]": -1, "}": -1}
-    return max(accumulate(map(steps.get, re.findall(r"[][{}]", outside))), default=0)
+        text = Path(path).read_text(encoding="utf-8-sig")
+        return json.loads(text, parse_constant=_refuse)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror}): {fix}") from error
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path}: is not readable as JSON ({error}): {fix}") from error
 
 
 def _refuse(constant: str) -> None:

@@ -5,8 +5,12 @@ import re
 import shlex
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
-CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")  # characters that no name has
+# of a run, domain, client or method: letters of any script, digits and these signs
+NAME = re.compile(r"\w[\w .,+=:()\-]{0,199}")
+NAME_RULE = "at most 200 letters, digits, spaces and _.,+=:()-, the first a letter, digit or _"
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")  # characters that no class has
 CORRUPTIONS = (
     *("gaussian_noise", "shot_noise", "impulse_noise", "defocus_blur", "glass_blur", "motion_blur"),
     *("zoom_blur", "snow", "frost", "fog", "brightness", "contrast", "elastic_transform"),
@@ -90,6 +94,11 @@ def short_names(paths: Iterable[str]) -> dict[str, str]:
     while shared < least - 1 and len({names[shared] for names in parts.values()}) == 1:
         shared += 1
     return {path: str(Path(*names[shared:])) for path, names in parts.items()}
+
+
+def is_name(value: Any) -> bool:
+    """True for text that can name a run, a domain, a client or a method."""
+    return isinstance(value, str) and NAME.fullmatch(value) is not None
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

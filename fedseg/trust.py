@@ -250,7 +250,7 @@ def noted_parts(folder: Path) -> dict[str, str]:
     """Module -> what to trust, as a run has noted it; empty if it has noted nothing of the kind."""
     try:
         path = own_path(folder, OWN_PARTS)
-        parts = read_json(path, strict=False) if path.is_file() else {}
+        parts = read_json(path) if path.is_file() else {}
     except DataError:
         return {}
     if not isinstance(parts, dict) or not all(isinstance(text, str) for text in parts.values()):

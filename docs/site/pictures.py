@@ -22,7 +22,6 @@ from PIL import Image
 ROOT = Path(__file__).resolve().parents[2]
 PICTURES = ROOT / "docs" / "pictures"
 BUILD = ROOT / "build" / "pictures"
-DEMO = BUILD / "work_dirs" / "demo_leaderboard"
 METHODS = ("avg", "asam", "asam_swa", "avg_swa", "asam_wima", "gloss_sgd")
 # picture -> the runs that it shows, and the picture in the first one's folder or in compare's
 OF_RUNS = {
@@ -85,8 +84,11 @@ def draw_predictions() -> None:
 
 
 def draw_comparison() -> None:
-    fedseg("demo", "leaderboard")
-    runs = [DEMO / f"demo_leaderboard_{name}" for name in ("fedavg", "silobn_fedasam_swa")]
+    fedseg("demo")  # renders the streets
+    methods = ("--with", "fedavg", "--with", "silobn", "fedasam", "swa")
+    fedseg("sweep", "demo_leaderboard", *methods, "--seeds", "0", "1", "--jobs", "2")
+    folder = BUILD / "work_dirs"
+    runs = [folder / f"demo_leaderboard_{name}" for name in ("fedavg", "silobn_fedasam_swa")]
     fedseg("compare", *runs, "--out", "compare")
     shutil.copy(BUILD / "compare" / "curves.png", PICTURES / "compare_curves.png")
 

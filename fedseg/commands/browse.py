@@ -32,4 +32,4 @@ def main() -> None:
     arguments = vars(parser.parse_args())
     from fedseg.api import browse
 
-    cli.say(browse(arguments.pop("config"), arguments.pop("methods"), **arguments))
+    print(browse(arguments.pop("config"), arguments.pop("methods"), **arguments))

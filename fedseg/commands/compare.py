@@ -46,4 +46,4 @@ def main() -> None:
     sides = read_sides([arguments.reference, *arguments.others])
     comparison = compare(sides, arguments.until, arguments.at)
     print_comparison(comparison)
-    cli.say(*write_comparison(comparison, arguments.out, arguments.severity))
+    print(*write_comparison(comparison, arguments.out, arguments.severity), sep="\n")

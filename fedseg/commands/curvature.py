@@ -94,7 +94,7 @@ def main() -> None:
             f"({error!r}): delete it"
         ) from error
     for file in files:
-        cli.say(file)
+        print(file)
 
 
 def _read_count(text: str) -> int | None:

@@ -13,12 +13,11 @@ TRUST = ()  # modules that the runs' configs name
 CIFAR = "data/cifar10"
 CORRUPTED_IMAGES = 200  # of the test set, each under 19 corruptions x 5 severities
 RARE = "class_weights"  # without it poles, lights and signs are never predicted
-STREETS = ("demo_weather", ((RARE,), ("silobn", "fedasam", "swa", RARE)), (0,))
-BOARD = ("demo_leaderboard", (("fedavg",), ("scaffold",), ("silobn", "fedasam", "swa")), (0, 1))
+SETTING = "demo_weather"
+METHODS = ((RARE,), ("silobn", "fedasam", "swa", RARE))
 DEMOS = {
     "streets": "FedAvg and FedASAM + SWA + SiloBN from clear weather to rain; the default",
     "images": "a CNN on clients with few classes: CIFAR-10 if data/cifar10 exists, else shapes",
-    "leaderboard": "three methods with two seeds on the streets, compared on a page",
 }
 
 
@@ -32,31 +31,28 @@ def main() -> int | None:
     parser.add_argument("name", nargs="?", choices=DEMOS, default="streets")
     cli.add_cfg_options(parser, "override config fields, for example train_cfg.max_rounds=2")
     arguments = parser.parse_args()
-    demo = {"streets": show_streets, "images": train_images, "leaderboard": make_board}
-    return demo[arguments.name](arguments.options)
+    if arguments.name == "images":
+        return train_images(arguments.options)
+    return show_streets(arguments.options)
 
 
-def train_on_streets(
-    setting: str, methods: Sequence[Sequence[str]], seeds: Sequence[int], options: Sequence[str]
-) -> tuple[int, list[Path]]:
-    """Render the streets, run a sweep on them; returns its exit code and the runs' folders."""
+def train_on_streets(options: Sequence[str]) -> tuple[int, list[Path]]:
+    """Render the streets and train both methods; returns the exit code and the runs' folders."""
     from fedseg.data_prep.segmentation import DEMO, prepare_demo_streets
     from fedseg.leaderboard.sweep import show_sweep
     from fedseg.runner.sweep import plan_sweep
 
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # two runs at a time have a core each
-    jobs = plan_sweep(
-        [setting], methods, seeds, options=options, root=WORK_DIR / Path(setting).stem
-    )
+    jobs = plan_sweep([SETTING], METHODS, [0], options=options, root=WORK_DIR / SETTING)
     print(f"street scenes in {DEMO}", file=sys.stderr, flush=True)
     prepare_demo_streets()
-    print(f"training {len(jobs)} runs of {setting}", file=sys.stderr, flush=True)
+    print(f"training {len(jobs)} runs of {SETTING}", file=sys.stderr, flush=True)
     return show_sweep(jobs, 2), [job.work_dir for job in jobs]
 
 
 def show_streets(options: Sequence[str]) -> int:
-    """The drop of two methods in rain, and their predictions."""
-    code, runs = train_on_streets(*STREETS, options)
+    """The drop of two methods in rain, their predictions, and the page that compares them."""
+    code, runs = train_on_streets(options)
     if code:
         return code
     print("\nfrom clear weather to rain, mean over the last evaluations:")
@@ -64,6 +60,7 @@ def show_streets(options: Sequence[str]) -> int:
         print(f"  {gap(run)}")
     fedseg, best = cli.program(), runs[-1]
     print(f"\npredictions of both, in clear weather and in rain:\n  {draw_both(runs)}")
+    print(f"\npage that compares them:\n  {write_page().resolve().as_uri()}")
     print(f"\ncurves of the second model, from round 0:\n  {best / 'pictures' / 'curves.png'}")
     print("\npredict a photograph of yours with the second model")
     print(f"  {fedseg} predict {best} PHOTO.jpg --out predictions")
@@ -73,19 +70,14 @@ def show_streets(options: Sequence[str]) -> int:
     return 0
 
 
-def make_board(options: Sequence[str]) -> int:
-    """Three methods on the leaderboard's page."""
-    code, _ = train_on_streets(*BOARD, options)
-    if code:
-        return code
+def write_page() -> Path:
+    """Write the leaderboard of the runs on the streets."""
     from fedseg.leaderboard.board import build_board
     from fedseg.leaderboard.page import write_board
     from fedseg.runs.run_files import read_runs
 
-    folder = WORK_DIR / Path(BOARD[0]).stem
-    page = write_board(build_board(*read_runs([folder])), folder / "board")[-1]
-    print(f"\nopen this page in a browser: {page.resolve().as_uri()}")
-    return 0
+    folder = WORK_DIR / SETTING
+    return write_board(build_board(*read_runs([folder])), folder / "board")[-1]
 
 
 def train_images(options: Sequence[str]) -> None:

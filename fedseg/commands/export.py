@@ -28,4 +28,4 @@ def main() -> None:
     from fedseg.api import export
 
     cli.say_trust(arguments["trust"])
-    cli.say(export(arguments.pop("run"), arguments.pop("format"), **arguments))
+    print(export(arguments.pop("run"), arguments.pop("format"), **arguments))

@@ -65,4 +65,4 @@ def main() -> None:
         advance = lambda done, total: bars.update(task, completed=done, total=total)  # noqa: E731
         content = compute_landscape(spec, folder, advance)
     for path in write_landscape(content, folder):
-        cli.say(path)
+        print(path)

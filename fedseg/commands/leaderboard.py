@@ -44,7 +44,7 @@ def show_board() -> int:
     if arguments.out is not None:
         from fedseg.leaderboard.page import write_board
 
-        cli.say(*write_board(board, arguments.out, arguments.all, arguments.further))
+        print(*write_board(board, arguments.out, arguments.all, arguments.further), sep="\n")
     return 0 if board.runs else 2
 
 
@@ -73,18 +73,18 @@ def verify_run() -> int:
         tolerance = f"within {outcome.tolerance:g} percentage points ({outcome.elsewhere})"
     if outcome.unchecked:
         names = ", ".join(outcome.unchecked)
-        cli.say(f"{folder}: without the training images, data.train has unchecked: {names}")
+        print(f"{folder}: without the training images, data.train has unchecked: {names}")
     if outcome.passed:
-        cli.say(f"{folder}: all {outcome.compared} values are as recorded, {tolerance}")
+        print(f"{folder}: all {outcome.compared} values are as recorded, {tolerance}")
     else:
         lines = [*outcome.differences[:MOST]]
         lines.append(f"{count} of {outcome.compared} values are not as recorded, {tolerance}")
-        cli.say(*(f"{folder}: {line}" for line in lines), file=sys.stderr)
+        print(*(f"{folder}: {line}" for line in lines), sep="\n", file=sys.stderr)
     try:
         outcome.write()
     except OSError as error:  # the outcome is the same
         file = f"{folder / VERIFIED}: cannot be {'written' if outcome.passed else 'removed'}"
-        cli.say(f"warning: {file} ({error.strerror})", file=sys.stderr)
+        print(f"warning: {file} ({error.strerror})", file=sys.stderr)
     return 0 if outcome.passed else 1
 
 

@@ -22,4 +22,4 @@ def main() -> None:
     arguments = parser.parse_args()
     from fedseg.api import new
 
-    cli.say(*new(arguments.kind, arguments.name, arguments.out))
+    print(*new(arguments.kind, arguments.name, arguments.out), sep="\n")

@@ -56,5 +56,5 @@ def main() -> None:
         task = bar.add_task("images", total=None)
         advance = lambda images: bar.advance(task, images)  # noqa: E731
         done = predict(run, given, out=out, advance=advance, **arguments)
-    cli.say(done.statistics, file=sys.stderr)
-    cli.say(*dict.fromkeys(out / path.relative_to(out).parts[0] for path in done.files))
+    print(done.statistics, file=sys.stderr)
+    print(*dict.fromkeys(out / path.relative_to(out).parts[0] for path in done.files), sep="\n")

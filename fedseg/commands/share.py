@@ -24,4 +24,4 @@ def main() -> None:
     cli.check_there([arguments["run"]], "name a run's work dir")
     from fedseg.api import share
 
-    cli.say(share(**arguments))
+    print(share(**arguments))

@@ -43,4 +43,4 @@ def main() -> None:
     views = read_views(arguments.splits, arguments.options, arguments.pixels, arguments.methods)
     pixels = {view.name: pixel_counts(view) for view in views} if arguments.pixels else None
     print_views(views)
-    cli.say(*write_pictures(views, arguments.out, pixels))
+    print(*write_pictures(views, arguments.out, pixels), sep="\n")

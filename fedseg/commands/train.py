@@ -42,7 +42,7 @@ def main() -> int:
     config = load_config(name, **arguments)
     if not quiet:  # before the imports that take seconds
         run = config.experiment_name
-        cli.say(f"checking {run}" if dry_run else f"{run} -> {config.work_dir}", file=sys.stderr)
+        print(f"checking {run}" if dry_run else f"{run} -> {config.work_dir}", file=sys.stderr)
     train(config, dry_run=dry_run, quiet=quiet)
     if not dry_run:
         from fedseg.report.summary import print_summary

@@ -23,5 +23,5 @@ def main() -> None:
     from fedseg.api import verify
 
     summary = verify(arguments.file, arguments.out)
-    cli.say(f"{summary['name']}, round {summary['round']}: intact")
-    cli.say(*(f"  {name} {value:.2f}" for name, value in summary["metrics"].items()))
+    print(f"{summary['name']}, round {summary['round']}: intact")
+    print(*(f"  {name} {value:.2f}" for name, value in summary["metrics"].items()), sep="\n")

@@ -34,7 +34,7 @@ from typing_extensions import TypedDict, is_protocol
 
 from fedseg.checks import shown
 from fedseg.errors import ConfigError, DataError
-from fedseg.names import did_you_mean
+from fedseg.names import NAME_RULE, did_you_mean
 
 SMALLEST, LARGEST = 1e-37, 1e37  # a float32's, and of its inverse
 PLAIN = (str, bool, int, float, list, tuple, Mapping, types.NoneType)  # what a config can write
@@ -365,6 +365,7 @@ WORDS = {  # of pydantic's mistakes
     "model_type": "a dict",
     "path_type": "a path",
     "string_too_long": "shorter",
+    "string_pattern_mismatch": f"printable text, as a name {NAME_RULE}",
     "string_type": "a string",
     "tuple_type": "a list",
 }

@@ -30,7 +30,7 @@ from fedseg.curvature.spectrum import largest
 from fedseg.curvature.surface import LossSurface, Point, Samples
 from fedseg.errors import ConfigError, DataError
 from fedseg.evaluation.domains import statistics_batches, statistics_of
-from fedseg.files import digest, open_to_append, own_folder, read_bytes, read_json, write_text
+from fedseg.files import digest, own_folder, read_json, write_text
 from fedseg.names import short_names
 from fedseg.runner.checkpoint import checkpoints, run_folder
 from fedseg.runner.work_dir import lock_work_dir
@@ -299,7 +299,7 @@ def _compute(grid: Landscape, folder: Path, advance: Callable[[int, int], None])
     tasks = list(np.ndindex(len(grid.series), *map(len, grid.axes)))
     results = _read_points(folder / POINTS, key, tasks)
     advance(len(results), len(tasks))
-    with open_to_append(folder / POINTS) as file:
+    with open(folder / POINTS, "ab") as file:
         for task in [task for task in tasks if task not in results]:
             values = json.dumps({"landscape": key, **grid.compute(task)})
             results[task] = PointLine.model_validate_json(values)
@@ -346,7 +346,7 @@ def default_folder(spec: Spec) -> Path:
 def _read_points(path: Path, key: str, tasks: Collection[Task]) -> dict[Task, PointLine]:
     """The finished points of this landscape; damaged lines are left out."""
     results, known = {}, set(tasks)
-    for text in read_bytes(path).splitlines() if path.is_file() else ():
+    for text in path.read_bytes().splitlines() if path.is_file() else ():
         try:
             point = PointLine.model_validate_json(text)
         except ValueError:  # pydantic's

@@ -16,7 +16,6 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from fedseg.errors import DataError
-from fedseg.files import read_bytes
 
 PNG = b"\x89PNG\r\n\x1a\n"
 NPY = b"\x93NUMPY"
@@ -273,7 +272,7 @@ def existing_files(paths: Iterable[str]) -> set[str]:
 
 def _read(path: str) -> bytes:
     try:
-        data = read_bytes(path)
+        data = Path(path).read_bytes()
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from error
     if not data:

@@ -15,7 +15,6 @@ from pydantic import PositiveInt
 from fedseg.datasets.images import existing_files
 from fedseg.datasets.photos import PhotoDataset, rows_checksum
 from fedseg.errors import ConfigError, DataError
-from fedseg.files import read_bytes
 from fedseg.names import PREPARED_BY
 from fedseg.registry import DATASETS
 
@@ -155,7 +154,7 @@ def read_rows(
         optional: those that it may have; None: any.
     """
     try:
-        text = read_bytes(path).decode("utf-8-sig")
+        text = path.read_bytes().decode("utf-8-sig")
         rows = csv.DictReader(io.StringIO(text, newline=""), skipinitialspace=True)
         rows.fieldnames = names = [name.strip() for name in rows.fieldnames or ()]
         for name in required:

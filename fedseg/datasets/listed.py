@@ -18,6 +18,7 @@ from fedseg.datasets.scenes import COLORS, TO_CITYSCAPES
 from fedseg.datasets.segmentation import IGNORE, SegmentationDataset
 from fedseg.errors import ConfigError
 from fedseg.files import digest, read_json
+from fedseg.names import NAME_RULE, is_name
 from fedseg.registry import DATASETS, build, find_class
 
 
@@ -79,6 +80,8 @@ def find_domain(pattern: str | None, image: str) -> str:
     match = re.search(normalize("NFC", pattern), normalize("NFC", image))
     if not match or not match.re.groups or not match[1]:
         raise ConfigError(f"dataset.domain: {pattern!r} finds no group in {image!r}")
+    if not is_name(match[1]):
+        raise ConfigError(f"dataset.domain: must have {NAME_RULE}, not {match[1]!r} of {image!r}")
     return match[1]
 
 

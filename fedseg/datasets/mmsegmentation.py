@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
 from itertools import count
+from pathlib import Path
 from typing import Any, Literal
 
 with redirect_stdout(None):  # it prints which optional package is not there
@@ -18,7 +19,6 @@ from fedseg.datasets.photos import rows_checksum
 from fedseg.datasets.scenes import COLORS, TO_CITYSCAPES
 from fedseg.datasets.segmentation import IGNORE, SegmentationDataset
 from fedseg.errors import ConfigError, DataError
-from fedseg.files import read_bytes
 from fedseg.registry import DATASETS, build, find_class
 
 # what the source is given, because this suite does it or because paths must be local
@@ -141,7 +141,7 @@ def _build_source(source: Mapping[str, Any]) -> BaseSegDataset:
     path = os.path.join(root, str(places["ann_file"] or ""))
     try:
         if os.path.isfile(path):
-            read_bytes(path).decode()
+            Path(path).read_bytes().decode()
         return build(DATASETS, source, field, GIVEN, BaseSegDataset)
     except UnicodeError as error:
         raise DataError(f"{path}: cannot be read as UTF-8 text ({error})") from error

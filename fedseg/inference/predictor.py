@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 from fedseg.batchnorm import batch_statistics_where_defined
-from fedseg.cli import printable
 from fedseg.config.schema import check_value
 from fedseg.core.forward import forward, prepare_batch
 from fedseg.datasets.arrays import ImageArrays, ShakespeareDataset
@@ -26,7 +25,7 @@ from fedseg.datasets.images import read_image, read_size
 from fedseg.datasets.photos import PIPELINES, PhotoDataset
 from fedseg.datasets.segmentation import SegmentationDataset
 from fedseg.datasets.transforms import Pipeline
-from fedseg.errors import ConfigError, DataError
+from fedseg.errors import ConfigError, DataError, printable
 from fedseg.evaluation.domains import DomainEvaluator, layers_by_batch, load_model
 from fedseg.evaluation.sets import EvaluationSet, build_evaluation_set
 from fedseg.files import own_path

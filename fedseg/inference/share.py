@@ -14,8 +14,8 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader
 
 import fedseg
-from fedseg.errors import ConfigError, DataError, resource_error
-from fedseg.files import LARGEST, atomic_writer, own_path, read_json, sha256, write_text
+from fedseg.errors import ConfigError, DataError
+from fedseg.files import atomic_writer, own_path, read_json, sha256, write_text
 from fedseg.metric_names import find_set, flatten
 from fedseg.runner.checkpoint import Facts, load_checkpoint
 from fedseg.runner.recorded import newest_checkpoint
@@ -30,6 +30,7 @@ CARD, SUMS = "README.md", "checksums.json"
 TEXTS = (CONFIG_FILE, FILE_NAME, HISTORY, CARD, SUMS)
 WEIGHTS = re.compile(r"checkpoints/round_\d{6,12}\.pth")
 LARGEST_WEIGHTS = 2**33  # bytes
+LARGEST_TEXT = 2**26  # bytes of another file
 LICENSE = re.compile(r"[\w.+-]{1,64}")
 
 
@@ -196,7 +197,7 @@ def _extract(path: Path, folder: Path) -> None:
                     f"({', '.join(map(repr, other[:5])) or 'names that occur twice'})"
                 )
             for entry in entries:
-                most = LARGEST_WEIGHTS if entry.filename in weights else LARGEST // 8
+                most = LARGEST_WEIGHTS if entry.filename in weights else LARGEST_TEXT
                 mode = entry.external_attr >> 16
                 if mode and not stat.S_ISREG(mode) and stat.S_IFMT(mode):
                     raise DataError(f"{path}: {entry.filename}: is a link or device: not read")
@@ -211,8 +212,6 @@ def _extract(path: Path, folder: Path) -> None:
     except DataError:
         raise
     except Exception as error:  # damaged bytes can fail in any way
-        if isinstance(error, OSError) and resource_error(error):
-            raise
         raise DataError(f"{path}: cannot be read as an archive ({error}): get it again") from error
 
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import NamedTuple
 
-from fedseg.cli import printable
 from fedseg.files import digest
 from fedseg.leaderboard.benchmarks import (
     DATASETS,
@@ -125,7 +124,7 @@ def build_board(runs: Sequence[FoundRun], messages: Iterable[str] = ()) -> Board
     rankings = tuple(_ranking(*place) for place in (*own_placed.items(), *placed.items()))
     own = tuple(_own_tables(runs, places, rankings))
     by_id = {run.id: run for run in runs}
-    return Board(rankings, own, by_id, tuple(map(printable, messages)))
+    return Board(rankings, own, by_id, tuple(messages))
 
 
 def _ranking(benchmark: Benchmark, runs: Sequence[FoundRun]) -> Table:

@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from fedseg.cli import printable, wide_console
+from fedseg.cli import wide_console
 from fedseg.leaderboard.benchmarks import Column
 from fedseg.leaderboard.board import Board, Table
 from fedseg.leaderboard.reference import read_published
@@ -235,6 +235,6 @@ def _table(table: Table) -> dict[str, Any]:
 def _run(run: FoundRun) -> dict[str, Any]:
     config = run.results.model_dump(exclude={"versions", "extras", "config", "parameters"})
     apart = {name: config.pop(name) for name in ("last_rounds", "final", "curves")}
-    about = {"folder": printable(str(run.folder)), "synthetic": run.results.synthetic}
+    about = {"folder": str(run.folder), "synthetic": run.results.synthetic}
     about["verified"] = run.verified and run.verified.model_dump()
     return {**about, **apart, "config": config}

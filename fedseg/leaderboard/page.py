@@ -17,7 +17,6 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from plotly.offline import get_plotlyjs
 
-from fedseg.cli import printable
 from fedseg.files import own_folder, write_text
 from fedseg.leaderboard.benchmarks import (
     MODELS,
@@ -102,7 +101,7 @@ def render(
     text = environment.get_template("index.html").render(
         groups=groups,
         papers={row["paper"]: row for row in rows if row["paper"]},
-        messages=[printable(message) for message in messages],
+        messages=messages,
         run_count=len(board.runs),
         published=count_published(),
         axes=AXES,

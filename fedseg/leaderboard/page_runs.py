@@ -20,7 +20,6 @@ from urllib.parse import quote
 from PIL import Image
 
 from fedseg.checks import is_number
-from fedseg.cli import printable
 from fedseg.config.compose import known_configs
 from fedseg.config.keys import MEASUREMENT, METHOD, PROTOCOL, keep, select
 from fedseg.config.layers import naming
@@ -61,12 +60,12 @@ def run_data(run: FoundRun, folder: Path, messages: list[str]) -> dict[str, Any]
         "clients": _clients(run, messages),
         "pictures": _pictures(run, folder / "pictures", messages),
         "config": _config(run, folder / "configs"),
-        "folder": printable(str(run.folder)),
+        "folder": str(run.folder),
         "link": _link(run.folder, folder.parent),
         "command": command,
         "remark": remark,
         "verified": run.verified and run.verified.model_dump(),
-        "verify": f"fedseg leaderboard verify {shlex.quote(printable(str(run.folder)))}",
+        "verify": f"fedseg leaderboard verify {shlex.quote(str(run.folder))}",
     }
 
 
@@ -226,7 +225,7 @@ def _copy(path: Path, folder: Path) -> dict[str, Any]:
     name = f"{hashlib.sha256(content.getvalue()).hexdigest()[:20]}.jpg"
     with atomic_writer(folder / name, "wb") as file:
         file.write(content.getvalue())
-    place = {"domain": printable(path.parent.name), "image": printable(path.stem)}
+    place = {"domain": path.parent.name, "image": path.stem}
     shape = {"width": picture.width, "height": picture.height}
     return {"src": f"page/pictures/{name}", **place, **shape}
 

@@ -12,7 +12,6 @@ from typing import Any
 from mmengine.config import Config
 
 from fedseg.checks import is_number, walk
-from fedseg.cli import printable
 from fedseg.config.layers import naming
 from fedseg.errors import DataError, UserError
 from fedseg.files import digest, own_path, read_json, sha256, write_text
@@ -165,7 +164,7 @@ def verify(
             if config is None:
                 computed = {"config_json_sha256": sha256(folder / CONFIG_FILE)}
                 if "experiment_name" in stated:  # of a config of the user's own it is that file's
-                    computed["name"] = printable(str(stated.experiment_name))
+                    computed["name"] = str(stated.experiment_name)
                 outcome.compare(results.model_dump(include=set(computed)), computed, "", "config")
             if config is None or not options:  # which are on purpose
                 _compare_config(outcome, results, stated)
@@ -175,7 +174,7 @@ def verify(
             _compare_data(outcome, results, stated, complete, trusted)
             _compare_history(outcome, results, history, stated)
     if results.results_sha256 is not None:
-        checksum = own_digest(read_json(own_path(folder, FILE_NAME), strict=False))
+        checksum = own_digest(read_json(own_path(folder, FILE_NAME)))
         outcome.compare(results.results_sha256, checksum, OWN_DIGEST, "rest of the file")
     return outcome
 

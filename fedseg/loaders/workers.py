@@ -15,7 +15,7 @@ import cv2
 from torch.utils.data import DataLoader, get_worker_info
 
 # what a terminal or a scheduler sends to every process of a run; the main one answers it
-NAMES = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1")
+NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
 SIGNALS = tuple(getattr(signal, name) for name in NAMES if hasattr(signal, name))
 PARENT_DEATH_SIGNAL = 1  # Linux's PR_SET_PDEATHSIG
 WATCH_SECONDS = 0.5

@@ -27,14 +27,14 @@ from fedseg.core.aggregate import Outcome
 from fedseg.core.client_data import Job, JobStream, client_jobs
 from fedseg.core.messages import Message, Task, Update
 from fedseg.engine.executor import block_size, train_block
-from fedseg.errors import DataError, ResourceError, resource_error
+from fedseg.errors import DataError, ResourceError, is_system_error, system_message
 from fedseg.evaluation.domains import EvalTask
 from fedseg.loaders.workers import SIGNALS
 from fedseg.memory import map_tensors
 from fedseg.parallel.ray_start import serialize_tensors
 from fedseg.runner.build import build_evaluation, build_trainer
 from fedseg.runner.sampler import build_sampler
-from fedseg.units import format_bytes, peak_memory
+from fedseg.units import peak_memory
 
 Clients = tuple[int, ...]
 Block = tuple[int, int, Clients]  # round, exchange, clients
@@ -108,20 +108,17 @@ class Report:
 
 
 def _naming_lacks(method: Callable) -> Callable:
-    """The method; a lack of memory or room is named: its cause does not leave this process."""
+    """The method; for an error of the system its message says where: of that, no type is left."""
 
     @wraps(method)
     def call(*arguments: Any) -> Any:
         try:
             return method(*arguments)
         except Exception as error:
-            lack = resource_error(error)
-            if lack is None:
+            if not is_system_error(error):
                 raise
-            used = format_bytes(peak_memory() or 0)
-            raise ResourceError(
-                f"a worker on {platform.node()}, which has used up to {used}: {lack}"
-            ) from error
+            message = f"a worker on {platform.node()}: {system_message(error)}"
+            raise ResourceError(message) from error
 
     return call
 

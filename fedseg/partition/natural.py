@@ -15,7 +15,7 @@ from fedseg.config.schema import STRICT, check_value, read_model
 from fedseg.core.seeds import generator_for
 from fedseg.errors import ConfigError, DataError
 from fedseg.files import read_json
-from fedseg.partition.split_files import is_name
+from fedseg.names import NAME_RULE, is_name
 from fedseg.registry import PARTITIONS, build
 
 Clients = dict[str, np.ndarray]
@@ -165,7 +165,7 @@ def check_clients(
     for position, (client, samples) in enumerate(zip(names, clients.values(), strict=True)):
         indices, mistake = np.asarray(samples), None
         if not is_name(client):
-            mistake = "must have a printable name"
+            mistake = f"must have a name of {NAME_RULE}"
         elif client in checked:
             mistake = "occurs twice: ids are compared as text"
         elif indices.size == 0:

@@ -24,6 +24,7 @@ from pydantic import AfterValidator, BaseModel, model_validator
 from fedseg.config.schema import STRICT, read_model
 from fedseg.errors import DataError
 from fedseg.files import atomic_writer, read_json
+from fedseg.names import NAME_RULE, is_name
 
 Sample = tuple[str, str]
 FILE_NAME = "clients.json"
@@ -45,11 +46,6 @@ def check_path(path: str) -> str | None:
     return None
 
 
-def is_name(value: Any) -> bool:
-    """True for a printable, non-empty string, which can name a client."""
-    return isinstance(value, str) and value != "" and value.isprintable()
-
-
 def _require_path(path: str) -> str:
     if fault := check_path(path):
         raise ValueError(f"{path!r} {fault}: write it relative to the data root")
@@ -58,7 +54,7 @@ def _require_path(path: str) -> str:
 
 def _require_name(name: str) -> str:
     if not is_name(name):
-        raise ValueError(f"{name!r} is not printable: rename the user")
+        raise ValueError(f"{name!r} must have {NAME_RULE}: rename the user")
     return name
 
 

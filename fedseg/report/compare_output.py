@@ -103,7 +103,9 @@ def _values(title: str, labels: Sequence[str], values: Mapping[str, Sequence[Any
 def _value_text(key: str, value: Any) -> str:
     if isinstance(value, str) and ("sha256" in key or key.endswith("checksum")):
         return f"{value[:12]}…"  # enough to tell two apart
-    return str(value)
+    if isinstance(value, str) and value.isprintable():
+        return value
+    return repr(value)
 
 
 def _metrics(comparison: Comparison) -> TextTable:

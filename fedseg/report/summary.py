@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedseg.checks import is_number
-from fedseg.cli import printable, program
+from fedseg.cli import program
 from fedseg.metric_names import Metric, domain_label, find_set, flatten, main_metric
 from fedseg.names import PREPARED_BY
 from fedseg.report.corruptions import corruption_table
@@ -79,7 +79,7 @@ def print_test(results: Mapping[str, Any], files: Sequence[Path]) -> None:
     for text in _worst_groups(results.get("groups", {})):
         console.print(f"worst {text}", soft_wrap=True, highlight=False, markup=False)
     for path in files:
-        console.print(printable(str(path)), soft_wrap=True, highlight=False, markup=False)
+        console.print(str(path), soft_wrap=True, highlight=False, markup=False)
 
 
 def _main_metric(domains: Domains) -> str:
@@ -137,7 +137,7 @@ def _worst_groups(tables: Mapping[str, Domains]) -> Iterator[str]:
         if len(values) < 2:
             continue
         worst = sorted(values, key=values.__getitem__)[:WORST]
-        listed = ", ".join(f"{printable(name)} {_number(values[name])}" for name in worst)
+        listed = ", ".join(f"{name} {_number(values[name])}" for name in worst)
         yield f"{metric}, {domain_label(evaluated, tables)}: {listed}"
 
 
@@ -160,9 +160,9 @@ def _facts(results: Results, folder: Path) -> Table:
     table.add_row("communication", sent)
     if results.rejected_updates:
         table.add_row("rejected", f"{results.rejected_updates} updates, see history.jsonl")
-    table.add_row("files", escape(printable(f"{folder}/")))
+    table.add_row("files", escape(f"{folder}/"))
     for name, what in _files(folder):
-        table.add_row("", escape(printable(f"  {name:<31} {what}")))
+        table.add_row("", escape(f"  {name:<31} {what}"))
     return table
 
 
@@ -176,7 +176,7 @@ def _files(folder: Path) -> Iterator[tuple[str, str]]:
 
 def _next_steps(results: Results, folder: Path, real_config: str | Path | None) -> Iterator[str]:
     if _has_tests(results) and checkpoints(folder / "checkpoints"):
-        yield f"\n[dim]test the model[/dim]\n  {escape(printable(_test_command(folder)))}"
+        yield f"\n[dim]test the model[/dim]\n  {escape(_test_command(folder))}"
     if results.train.synthetic:
         kind = results.train.dataset
         name = "CIFAR-10" if kind == "SyntheticShapesDataset" else kind.removesuffix("Dataset")

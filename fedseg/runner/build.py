@@ -39,7 +39,7 @@ from fedseg.core.seeds import seed_for
 from fedseg.datasets.arrays import is_rendered
 from fedseg.datasets.segmentation import SegmentationDataset
 from fedseg.engine.trainer import ClientTrainer
-from fedseg.errors import ConfigError, DataError
+from fedseg.errors import ConfigError, DataError, lacks_memory
 from fedseg.evaluation.sets import EvaluationSet
 from fedseg.hooks.averaging import ModelAverage
 from fedseg.memory import find_fault
@@ -276,6 +276,8 @@ def move_model(model: nn.Module, cfg: Config) -> nn.Module:
     try:
         return revert_sync_batchnorm(model.to(device))
     except (RuntimeError, AssertionError) as error:
+        if lacks_memory(error):
+            raise
         raise ConfigError(f"device: {device!r} cannot be used: {error}") from error
 
 

@@ -20,7 +20,7 @@ from fedseg.checks import is_number
 from fedseg.config.schema import STRICT, read_model
 from fedseg.core.hook import FederatedHook
 from fedseg.errors import ConfigError, DataError, lacks_memory
-from fedseg.files import atomic_writer, own_path, read_bytes, sha256, write_text
+from fedseg.files import atomic_writer, own_path, sha256, write_text
 from fedseg.memory import find_fault, map_tensors
 from fedseg.metric_names import Metric
 from fedseg.registry import HOOKS
@@ -197,7 +197,7 @@ def _check_sum(path: Path) -> None:
     recorded = own_path(path.parent, sum_path(path).name)
     if not recorded.is_file():
         return
-    if read_bytes(recorded).decode(errors="replace").partition(" ")[0] != sha256(path):
+    if recorded.read_bytes().decode(errors="replace").partition(" ")[0] != sha256(path):
         raise DataError(f"{path}: is damaged, its SHA-256 is not that in {recorded.name}")
 
 

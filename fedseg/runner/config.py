@@ -3,7 +3,6 @@
 import copy
 import inspect
 import os
-import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -21,7 +20,7 @@ from fedseg.config.layers import CONFIGS, check_imports, find_layer, get, layers
 from fedseg.config.schema import check_values
 from fedseg.errors import ConfigError, Mistakes
 from fedseg.metric_names import FINE_TUNED, PERSONAL, Metric
-from fedseg.names import did_you_mean
+from fedseg.names import NAME_RULE, did_you_mean, is_name
 from fedseg.registry import (
     ALGORITHMS,
     HOOKS,
@@ -398,15 +397,17 @@ def _class_of(component: Mapping[str, Any], registry: Registry) -> type | None:
 
 
 def _check_names(config: Config) -> None:
-    """Raise ConfigError for a name that no file can have, or a domain without one."""
+    """Raise ConfigError for a name that no run, file or domain can have."""
     name = config.get("experiment_name") or "run"
-    if re.search(r"[\0/\\]|^\.+$", name) or len(os.fsencode(name)) > LONGEST_NAME:
+    if not is_name(name):
+        raise ConfigError(f"experiment_name: must have {NAME_RULE}, not {shown(name, 80)}")
+    if not name.strip(".") or len(os.fsencode(name)) > LONGEST_NAME:
         raise ConfigError(f"experiment_name: is not a valid file name: {shown(name, 80)}")
     for field in ("val_dataloader", "test_dataloader"):
         tests = config.get(field) or {}
         for name in tests:
-            if not isinstance(name, str) or not name.strip():
-                raise ConfigError(f"{field}: a domain needs a name, not {name!r}")
+            if not is_name(name):
+                raise ConfigError(f"{field}: a domain must have {NAME_RULE}, not {name!r}")
             if tests[name] is not None and tests[name].get("dataset") is None:
                 hint = did_you_mean(name, tests.keys() - {name})
                 raise ConfigError(

@@ -1,10 +1,9 @@
-"""Signals without loss: what they ask of a run is done at its next safe point."""
+"""Signals without loss: a run stops at its next safe point."""
 
 import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
 
@@ -15,15 +14,13 @@ HANGUP = getattr(signal, "SIGHUP", None)  # a terminal is closed; nohup ignores 
 
 
 class InterruptGuard:
-    """While active, SIGINT, SIGTERM and SIGHUP ask the run to stop, SIGUSR1 to save and go on.
+    """While active, SIGINT, SIGTERM and SIGHUP ask the run to stop; another SIGINT ends it.
 
-    A second SIGINT stops at once. Call :meth:`check` where the run may stop, or ``save`` its
-    finished rounds.
+    Call :meth:`check` where the run may stop.
     """
 
-    def __init__(self, save: Callable[[], None] = lambda: None) -> None:
-        self.requested = self.save_requested = False
-        self._save = save
+    def __init__(self) -> None:
+        self.requested = False
         self._before: dict[int, object] = {}
 
     def __enter__(self) -> "InterruptGuard":
@@ -38,9 +35,6 @@ class InterruptGuard:
             signal.signal(number, handler)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        if number not in (signal.SIGINT, signal.SIGTERM, HANGUP):
-            self.save_requested = True
-            return
         if self.requested and number == signal.SIGINT:
             raise KeyboardInterrupt
         if not self.requested:
@@ -53,9 +47,6 @@ class InterruptGuard:
                     os.write(2, text.encode() + b"\n")
 
     def check(self) -> None:
-        """Raise :class:`Interrupted` if a stop was asked for; save if that was."""
+        """Raise :class:`Interrupted` if a stop was asked for."""
         if self.requested:
             raise Interrupted("stopped")
-        if self.save_requested:
-            self.save_requested = False
-            self._save()

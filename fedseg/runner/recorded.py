@@ -20,10 +20,10 @@ from mmengine.registry import registry as registry_module
 
 import fedseg.registry
 from fedseg.checks import walk
-from fedseg.cli import NO_CHECKPOINT, printable
+from fedseg.cli import NO_CHECKPOINT
 from fedseg.config.layers import naming
 from fedseg.datasets.transforms import is_foreign_transform
-from fedseg.errors import DEBUG, ConfigError, DataError, UserError, resource_error
+from fedseg.errors import DEBUG, ConfigError, DataError, UserError
 from fedseg.files import own_path, sha256
 from fedseg.runner.checkpoint import checkpoints
 from fedseg.runner.config import complete_config, drop_weights, trains_clients
@@ -80,8 +80,6 @@ def recorded(
     except UserError:
         raise
     except Exception as error:  # any value may be of any kind
-        if isinstance(error, OSError) and resource_error(error):
-            raise
         kind = type(error).__name__
         raise DataError(
             f"{config.filename}: cannot be evaluated: {kind}: {error} ({DEBUG}=1 shows where)"
@@ -144,7 +142,7 @@ def evaluated(
                 raise ConfigError(f"{key}: {domain!r} is not a domain")
     kept["work_dir"] = str(work_dir)
     kept.setdefault("train_dataloader", {})  # a runner asks for it
-    kept["experiment_name"] = printable(str(config.get("experiment_name", "run")))
+    kept["experiment_name"] = str(config.get("experiment_name", "run"))
     return kept
 
 

@@ -97,7 +97,7 @@ class FederatedRunner(Runner):
         self.name = kwargs["experiment_name"] or Path(kwargs["cfg"].filename or "run").stem
         # MMEngine keeps logs by this name: two runs of one process must not share one
         kwargs["experiment_name"] = f"{self.name}_{uuid.uuid4().hex[:8]}"
-        self.interrupt = InterruptGuard(self.save_finished)
+        self.interrupt = InterruptGuard()
         self.stores: dict[str, StateStore] = {}
         self.round = 0
         self.averaging: ModelAverage | None = None

@@ -5,9 +5,9 @@ workers can prefetch past the end of the round.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import operator
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from numbers import Integral
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -18,7 +18,6 @@ from pydantic import PositiveInt
 from fedseg.config.schema import Positive, check_value
 from fedseg.core.seeds import generator_for
 from fedseg.errors import ConfigError, DataError
-from fedseg.files import read_bytes
 from fedseg.registry import SAMPLERS, build
 from fedseg.runs.history import read_history
 
@@ -46,19 +45,18 @@ def build_sampler(config: Mapping[str, Any], clients: Sequence[str], seed: int) 
     draw, name = sampler.participants, type(sampler).__name__
 
     def participants(round_: int) -> list[int]:
-        drawn, again = draw(round_), draw(round_)
-        if isinstance(drawn, Iterable):
-            drawn, again = list(drawn), list(again)
-        whole = isinstance(drawn, list) and all(
-            isinstance(one, Integral) and not isinstance(one, bool) and 0 <= one < count
-            for one in drawn
-        )
-        if not whole or drawn != again or any(a >= b for a, b in pairwise(drawn)):
+        drawn = draw(round_)
+        try:
+            positions = [operator.index(position) for position in drawn]
+        except TypeError:
+            positions = [-1]
+        ascending = all(a < b for a, b in pairwise(positions))
+        if not ascending or any(not 0 <= position < count for position in positions):
             raise ConfigError(
                 f"client_sampler: {name}.participants({round_}) must be positions below {count}, "
-                f"ascending, and the same ones in each call, not {drawn}"
+                f"ascending, not {drawn}"
             )
-        return [int(one) for one in drawn]
+        return positions
 
     sampler.participants = participants
     return sampler
@@ -160,7 +158,7 @@ class FixedSampler(ClientSampler):
         try:
             if path.suffix == ".jsonl":
                 return [_clients(record) for record in read_history(path, finished=True)]
-            rounds = json.loads(read_bytes(path))
+            rounds = json.loads(path.read_bytes())
             check_value("it", rounds, Rounds)
             return rounds
         except (OSError, ValueError, KeyError, TypeError, RecursionError, ConfigError) as error:

@@ -16,7 +16,7 @@ from mmengine.config import Config
 
 from fedseg.checks import shown
 from fedseg.errors import ConfigError, DataError, UserError
-from fedseg.files import make_folder, open_to_append, read_json
+from fedseg.files import make_folder, read_json
 from fedseg.runner.config import LONGEST_NAME
 from fedseg.runner.experiment import check, load_config
 from fedseg.runs.config import config_digest
@@ -248,7 +248,7 @@ def _start(job: Job, gpu: int | None) -> subprocess.Popen:
     if gpu is not None:
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
         variables["CUDA_VISIBLE_DEVICES"] = visible.split(",")[gpu] if visible else str(gpu)
-    with open_to_append(job.work_dir / OUTPUT) as file:  # of a run under way elsewhere, too
+    with open(job.work_dir / OUTPUT, "ab") as file:  # of a run under way elsewhere, too
         return subprocess.Popen(
             job.command,
             stdin=subprocess.DEVNULL,

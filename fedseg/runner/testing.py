@@ -2,14 +2,13 @@
 
 import copy
 import json
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from mmengine.config import Config
 
-from fedseg.cli import progress
 from fedseg.errors import ConfigError
 from fedseg.evaluation.sets import EvaluationSet
 from fedseg.files import sha256, write_text
@@ -53,8 +52,7 @@ def evaluate_checkpoint(
             "averaging.bn='reestimate': the checkpoint of a round that was not evaluated keeps "
             "averaged statistics, and they are tested"
         )
-    with _progress() as advance:
-        metrics = runner.test(checkpoint, advance, payload)
+    metrics = runner.test(checkpoint, _announcer(), payload)
     loop = runner.test_loop
     domains = nest(metrics, loop.details)
     images = {test.name: len(test.samples) for test in loop.sets}
@@ -107,17 +105,13 @@ def write_test_results(results: dict[str, Any], folder: Path) -> list[Path]:
     return [path, table]
 
 
-@contextmanager
-def _progress() -> Iterator[Callable[..., None]]:
-    """A bar for every domain, or a line where there is no terminal; yields what advances them."""
-    with progress() as bars:
-        say, tasks = bars.console.print, {}
+def _announcer() -> Callable[..., None]:
+    """A function that prints a line as the first images of a domain are evaluated."""
+    announced = set()
 
-        def advance(test: EvaluationSet, domain: str, indices: list[int], _: Any) -> None:
-            if domain not in tasks:
-                tasks[domain] = bars.add_task(domain, total=len(test.samples))
-                if bars.disable:
-                    say(f"testing {domain}: {len(test.samples)} images", markup=False)
-            bars.advance(tasks[domain], len(indices))
+    def announce(test: EvaluationSet, domain: str, indices: list[int], _: Any) -> None:
+        if domain not in announced:
+            announced.add(domain)
+            print(f"testing {domain}: {len(test.samples)} images", file=sys.stderr, flush=True)
 
-        yield advance
+    return announce

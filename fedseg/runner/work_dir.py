@@ -14,9 +14,10 @@ from fedseg.errors import (
     LoadingError,
     ResourceError,
     TrainingError,
-    resource_error,
+    is_system_error,
+    system_message,
 )
-from fedseg.files import make_folder, own_path, read_bytes, remove_temporaries, write_text
+from fedseg.files import make_folder, own_path, remove_temporaries, write_text
 from fedseg.runner.checkpoint import checkpoints
 from fedseg.runs.config import CONFIG_FILE, config_json, config_text
 from fedseg.runs.history import HISTORY, read_history
@@ -151,7 +152,7 @@ def write_config(cfg: Config, name: str) -> None:
 
 def _is_copy(path: Path) -> bool:
     """True for a config that :func:`write_config` wrote for people."""
-    return path.is_file() and read_bytes(path).startswith(COPY_NOTE.encode())
+    return path.is_file() and path.read_bytes().startswith(COPY_NOTE.encode())
 
 
 # ---------------------------------------------------------------- a run ends
@@ -172,13 +173,13 @@ def explain_how_to_resume(cfg: Config) -> Iterator[None]:
             )
         raise TrainingError(f"{error}. {advice}") from error
     except Exception as error:
-        told = resource_error(error) or error
-        if not isinstance(told, Interrupted | LoadingError | ResourceError):
+        reason = ResourceError(system_message(error)) if is_system_error(error) else error
+        if not isinstance(reason, Interrupted | LoadingError | ResourceError):
             raise
         existing = checkpoints(Path(cfg.work_dir) / CHECKPOINTS)
         saved = "no round finished, nothing saved: rerun the command"
         if existing and not cfg.get("overwrite", False):  # else they are still an earlier run's
             saved = f"rounds 1 to {existing[-1][0]} are saved: {HOW_TO_RESUME}"
-        advice = type(told)(f"{told}; {saved}")
-        advice.details = told.details
+        advice = type(reason)(f"{reason}; {saved}")
+        advice.details = reason.details
         raise advice from error

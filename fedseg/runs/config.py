@@ -68,6 +68,9 @@ def recorded_config(folder: Path, checksum: str | None = None) -> dict[str, Any]
     config = read_json(path, REWRITE)
     if not isinstance(config, dict):
         raise DataError(f"{path}: is not the config of a run")
+    for key, _ in walk(config):
+        if not key.isprintable():
+            raise DataError(f"{path}: {key!r}: must be a key that can be printed")
     return _with_todays_keys(config)
 
 

@@ -1,14 +1,14 @@
 """Curvature that ``fedseg curvature`` or the ``CurvatureHook`` left in a run's folder.
 
-It may come from anyone: a quantity of another form than expected counts as not measured.
+It may come from anyone: a value of another form than expected counts as not measured.
 """
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import BaseModel, BeforeValidator, TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from fedseg.checks import is_number
 from fedseg.config.schema import STRICT, read_model
@@ -24,12 +24,6 @@ OF_PARTICIPANTS = ("client_lambda_max", "client_drift", "update_cosine")
 LOGGED = TypeAdapter(dict[str, list[Number | None]], config=STRICT)  # by the hook
 
 
-def _drop_foreign(quantities: Any) -> Any:
-    if not isinstance(quantities, dict):
-        return quantities  # refused by its type
-    return {name: entry for name, entry in quantities.items() if isinstance(entry, dict)}
-
-
 class CurvatureFile(BaseModel):
     """``curvature.json``: the checkpoint, its data, and quantity -> values."""
 
@@ -43,7 +37,7 @@ class CurvatureFile(BaseModel):
     data_sha256: str | None = None
     parameters: int | None = None
     dtype: str | None = None
-    quantities: Annotated[dict[str, dict[str, Any]], BeforeValidator(_drop_foreign)]
+    quantities: dict[str, dict[str, Any]]
 
 
 def with_curvature(results: Results, folder: Path, messages: list[str]) -> Results:

@@ -14,8 +14,6 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError,
 
 from fedseg.config.schema import STRICT, read_model
 from fedseg.errors import ConfigError, DataError
-from fedseg.files import LARGEST, open_to_append, parse_json
-from fedseg.units import format_bytes
 
 HISTORY = "history.jsonl"
 TIMES = ("train", "aggregate", "evaluate")
@@ -25,6 +23,10 @@ Count = Annotated[int, Interval(ge=0, lt=2**63)]
 Positive = Annotated[int, Interval(ge=1, lt=2**63)]
 Number = Annotated[float, Interval(ge=-LARGEST_NUMBER, le=LARGEST_NUMBER)]
 Seconds = Annotated[float, Interval(ge=0, le=LARGEST_NUMBER)]
+# as fedseg.names.NAME; metrics are of a domain: "seen/mIoU"
+Name = Annotated[str, Field(pattern=r"^\w[\w .,+=:()\-]{0,199}$")]
+MetricName = Annotated[str, Field(pattern=r"^\w[\w .,+=:()\-/]{0,199}$")]
+Text = Annotated[str, Field(pattern=r"^[^\p{C}\p{Zl}\p{Zp}]*$")]  # that can be printed
 
 
 class FilePart(BaseModel):
@@ -39,7 +41,7 @@ class FilePart(BaseModel):
 class Participant(FilePart):
     """A client's part in a round."""
 
-    client: str
+    client: Name
     samples: int | None = None
     steps: int | None = None
     loss: float | None = None
@@ -80,8 +82,10 @@ class Record(FilePart):
     epsilon: float | None = Field(
         None, description="with `privacy`: epsilon spent so far; null without noise"
     )
-    metrics: dict[str, Number | None] = Field({}, description="in rounds that were evaluated")
-    initial_metrics: dict[str, Number | None] | None = Field(
+    metrics: dict[MetricName, Number | None] = Field(
+        {}, description="in rounds that were evaluated"
+    )
+    initial_metrics: dict[MetricName, Number | None] | None = Field(
         None, description="in round 1, with `train_cfg.val_initial`: metrics of the initial model"
     )
     client_accuracy: Any = Field(
@@ -144,7 +148,7 @@ class History:
     def append(self, record: dict[str, Any]) -> None:
         """Add the line of a round."""
         line = json.dumps(plain(record), allow_nan=False).encode() + b"\n"
-        with open_to_append(self.path) as file:
+        with open(self.path, "ab") as file:
             file.write(line)
         self._bytes += len(line)
         self._sha256.update(line)
@@ -152,7 +156,7 @@ class History:
     def sync(self) -> None:
         """Wait until every line is on the disk; too slow, milliseconds, for every short round."""
         if self.path.is_file():
-            with open_to_append(self.path) as file:
+            with open(self.path, "ab") as file:
                 os.fsync(file.fileno())
 
     def read(self, finished: bool = False) -> list[dict[str, Any]]:
@@ -160,7 +164,7 @@ class History:
         lines, records = self._lines(), []
         for number, line in enumerate(lines, start=1):
             try:
-                records.append(parse_json(line.decode()))
+                records.append(json.loads(line))
             except (ValueError, RecursionError) as error:
                 if number < len(lines) or (finished and line != b"\n"):
                     raise DataError(f"{self.path}, line {number}: is damaged: {error}") from error
@@ -218,9 +222,6 @@ def read_history(path: Path, finished: bool = False) -> list[dict[str, Any]]:
     No line of a ``finished`` run may be cut off.
     """
     size = path.stat().st_size if path.is_file() else 0
-    if size > LARGEST:
-        sizes = f"{format_bytes(size)}, more than the {format_bytes(LARGEST)} that are read"
-        raise DataError(f"{path}: has {sizes}")
     records = History(path).read(finished)
     if not records and size:
         raise DataError(f"{path}: is damaged, or not the history of a run")
@@ -260,8 +261,8 @@ class Window(FilePart):
 
     rounds: Count  # length of the window
     evaluations: Count
-    mean: dict[str, Number]  # by name of the metric
-    std: dict[str, Number]  # not divided by n - 1
+    mean: dict[MetricName, Number]  # by name of the metric
+    std: dict[MetricName, Number]  # not divided by n - 1
 
 
 class Curves(FilePart):
@@ -270,7 +271,7 @@ class Curves(FilePart):
     rounds: list[Count]  # 0: before the first one
     bytes: list[Count]  # sent since the start of the run, both ways, all clients
     loss: list[Number | None]  # mean training loss since the previous evaluation
-    figures: dict[str, list[Number | None]]  # by name of the metric; None if it has no value
+    figures: dict[MetricName, list[Number | None]]  # by name of the metric; None if it has no value
 
     @model_validator(mode="after")
     def _fit_together(self) -> "Curves":

@@ -20,6 +20,8 @@ from fedseg.runs.history import (
     HISTORY,
     Curves,
     HistoryFacts,
+    MetricName,
+    Name,
     Summary,
     Window,
     plain,
@@ -40,7 +42,7 @@ class ClientsFile(BaseModel):
 
     model_config = STRICT
 
-    sets: Mapping[str, Mapping[str, Mapping[str, Any]]]
+    sets: Mapping[MetricName, Mapping[Name, Mapping[str, Any]]]  # by domain and client
 
 
 @dataclass(frozen=True)
@@ -232,6 +234,10 @@ def read_runs(paths: Iterable[str | Path]) -> tuple[list[FoundRun], list[str]]:
     paths = [Path(path) for path in paths]
     messages = [f"{path}: does not exist" for path in paths if not path.exists()]
     files = {os.path.realpath(file): file for path in paths for file in _find(path, messages)}
+    for file in [*files]:
+        if not file.isprintable():
+            messages.append(f"{file!r}: has characters that cannot be printed: rename the folder")
+            del files[file]
     runs: list[FoundRun] = []
     for file in files.values():
         try:
@@ -275,8 +281,6 @@ def _find(path: Path, messages: list[str]) -> Iterator[Path]:
         return
     for folder, folders, names in os.walk(path):
         folders.sort()
-        links = (Path(folder, name) for name in folders if Path(folder, name).is_symlink())
-        yield from (link / FILE_NAME for link in links if (link / FILE_NAME).is_file())
         if FILE_NAME in names:
             yield Path(folder) / FILE_NAME
         elif HISTORY in names:

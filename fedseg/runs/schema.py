@@ -12,8 +12,7 @@ from typing import Annotated, Any
 from annotated_types import Interval
 from pydantic import AfterValidator, Field
 
-from fedseg import cli
-from fedseg.checks import is_number, walk
+from fedseg.checks import is_number, shown, walk
 from fedseg.config.schema import read_model
 from fedseg.errors import DataError
 from fedseg.files import digest, read_json
@@ -33,8 +32,11 @@ from fedseg.runs.history import (
     Count,
     FilePart,
     HistoryFacts,
+    MetricName,
+    Name,
     Positive,
     Summary,
+    Text,
     plain,
 )
 
@@ -49,8 +51,10 @@ UNSIGNED = f"has no checksum of itself ({OWN_DIGEST}): nothing tells whether it 
 
 
 def _check_plain(value: Any) -> Any:
-    """A JSON value whose numbers are finite."""
+    """A JSON value whose numbers are finite, and whose keys and texts can be printed."""
     for place, part in walk(value):
+        if not place.isprintable() or (isinstance(part, str) and not part.isprintable()):
+            raise ValueError(f"{place!r}: must be text that can be printed, not {shown(part, 40)}")
         if isinstance(part, int | float) and not abs(part) <= LARGEST_NUMBER:
             where = f"{place}: " if place else ""
             raise ValueError(f"{where}must be a finite number below {LARGEST_NUMBER:g}")
@@ -64,8 +68,8 @@ Component = Annotated[dict[str, Any], AfterValidator(_check_plain)]
 class Model(FilePart):
     """The network."""
 
-    type: str = Field(description="class of the model")
-    network: str | None = Field(description="class of the network that the model wraps")
+    type: Text = Field(description="class of the model")
+    network: Text | None = Field(description="class of the network that the model wraps")
     options: Component = Field(description="options of the model that are numbers or text")
     parameters: Positive = Field(description="number of trainable parameters")
 
@@ -73,21 +77,21 @@ class Model(FilePart):
 class DataFacts(FilePart):
     """A data set as the run used it."""
 
-    dataset: str = Field(description="its class")
+    dataset: Text = Field(description="its class")
     samples: Count = Field(
         description="number of images that the clients train on, or that are tested; mirrored ones "
         "count too"
     )
     synthetic: bool = Field(description="whether the images are rendered by fedseg")
-    split_checksum: str | None = Field(
+    split_checksum: Text | None = Field(
         description="SHA-256 of the split's ids and file names, or of images and labels in order"
     )
-    content_sha256: str | None = Field(
+    content_sha256: Text | None = Field(
         description="SHA-256 of images and labels in any order, for small images in memory"
     )
-    generated: list[str] = Field(description="corruptions that are not from the official files")
+    generated: list[Text] = Field(description="corruptions that are not from the official files")
     clients: Positive | None = Field(None, description="training set: number of clients")
-    partition_sha256: str | None = Field(
+    partition_sha256: Text | None = Field(
         None, description="training set: SHA-256 of the clients and their samples"
     )
 
@@ -95,29 +99,29 @@ class DataFacts(FilePart):
 class DataEntry(DataFacts):
     """The same with what the config says of it."""
 
-    split: str | None  # name of the split, a folder or "train"
+    split: Text | None  # name of the split, a folder or "train"
     steps: list[Plain]  # transforms of the loader
     style: Component | None  # style transfer of the loader
     # of the training set alone:
     partition: Component | None = None  # type and options
-    batch_size: Count | str | None = None  # images per step, or "full" for all of a client's
+    batch_size: Count | Text | None = None  # images per step, or "full" for all of a client's
 
 
 class ResultsFile(HistoryFacts):
     """``results.json`` without what hooks add."""
 
     schema_version: int = Field(description="version of the file, 5")
-    name: str = Field(description="of the experiment", max_length=1000)
+    name: Name = Field(description="of the experiment")
     seed: Annotated[int, Interval(ge=-(2**63), lt=2**63)] = Field(description="of the run")
     year: Annotated[int, Interval(ge=1970, le=9999)] | None = Field(
         None, description="in which the last round was finished"
     )
-    config_sha256: str = Field(description="checksum of the config")
-    experiment_sha256: str = Field(description="the same for all seeds of an experiment")
-    config_json_sha256: str | None = Field(None, description="checksum of the file `config.json`")
-    versions: dict[str, str] = Field(description="of Python, fedseg and the packages it needs")
-    device: str = Field(description="such as `cpu`")
-    hardware: str = Field(description="name of the GPU, or instruction set of the CPU")
+    config_sha256: Text = Field(description="checksum of the config")
+    experiment_sha256: Text = Field(description="the same for all seeds of an experiment")
+    config_json_sha256: Text | None = Field(None, description="checksum of the file `config.json`")
+    versions: dict[Text, Text] = Field(description="of Python, fedseg and the packages it needs")
+    device: Text = Field(description="such as `cpu`")
+    hardware: Text = Field(description="name of the GPU, or instruction set of the CPU")
     threads: Annotated[int, Interval(ge=1, le=4096)] = Field(description="of PyTorch")
     environments: list[Component] | None = Field(
         None,
@@ -125,18 +129,18 @@ class ResultsFile(HistoryFacts):
         "them: several if a resume changed them",
     )
     parameters: Positive = Field(description="number of trainable parameters")
-    initial_sha256: str | None = Field(
+    initial_sha256: Text | None = Field(
         None, description="SHA-256 of the weights and buffers with which training began, by name"
     )
-    data: dict[str, DataFacts] = Field(description="`train`, and `test:<domain>` of each test set")
-    final: dict[str, dict[str, Plain]] = Field(
+    data: dict[Name, DataFacts] = Field(description="`train`, and `test:<domain>` of each test set")
+    final: dict[MetricName, dict[str, Plain]] = Field(
         description="the last evaluation by domain: metrics in percent, and details such as `IoU` "
         "by class, `accuracy_by_class`, `corruptions` by name and severity"
     )
-    history_sha256: str | None = Field(
+    history_sha256: Text | None = Field(
         None, description="checksum of the lines of `history.jsonl` except `seconds` and `restarts`"
     )
-    results_sha256: str | None = Field(
+    results_sha256: Text | None = Field(
         None, description="checksum of everything else in the file except `seconds` and `year`"
     )
     # not in the file by these names:
@@ -147,14 +151,14 @@ class ResultsFile(HistoryFacts):
 class Results(ResultsFile, Summary):
     """A finished run; components are as configured, or None."""
 
-    data: dict[str, DataEntry]
+    data: dict[Name, DataEntry]
     parameters: Positive = 1  # as model.parameters
     # what config.json says, and its content if it is there:
     config: dict[str, Any] | None = None
     rounds: Positive
-    setting: str | None = None  # of a composed config
-    methods: list[str] | None = None  # likewise
-    load_from: str | None = None  # the checkpoint with whose weights it began; None: random ones
+    setting: Name | None = None  # of a composed config
+    methods: list[Name] | None = None  # likewise
+    load_from: Text | None = None  # the checkpoint with whose weights it began; None: random ones
     model: Model
     algorithm: Component
     local_loss: Component | None
@@ -214,12 +218,11 @@ def read_results_file(path: Path) -> ResultsFile:
     """A ``results.json`` alone; one of version 4 says all of :class:`Results`."""
     if not path.is_file():
         raise DataError(f"{path}: is missing: the run is not finished, or this is no run's folder")
-    content = read_json(path, REWRITE, strict=False)
+    content = read_json(path, REWRITE)
     if not isinstance(content, dict) or "schema_version" not in content:
         raise DataError(f"{path}: is not a results.json of fedseg: it has no schema_version")
     edited = "" if content.get(OWN_DIGEST) == own_digest(content) else EDITED
     edited = UNSIGNED if content.get(OWN_DIGEST) is None else edited
-    content = _make_printable(content)
     version = read_model(_Version, content, path).schema_version
     if version > RESULTS_SCHEMA_VERSION:
         raise DataError(
@@ -235,16 +238,6 @@ def read_results_file(path: Path) -> ResultsFile:
     if isinstance(file, Results):
         return file.model_copy(update={"parameters": file.model.parameters})
     return file
-
-
-def _make_printable(value: Any) -> Any:
-    """A JSON value, its text and keys as a terminal and a table's row may show them."""
-    if isinstance(value, dict):
-        return {cli.printable(key): _make_printable(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        numbers = set(map(type, value)) <= {float, int, type(None)}
-        return value if numbers else [_make_printable(inner) for inner in value]
-    return cli.printable(value) if isinstance(value, str) else value
 
 
 class _Version(FilePart):

@@ -14,8 +14,6 @@ from rich.table import Table
 from rich.text import Text
 
 from fedseg.checks import is_number
-from fedseg.cli import printable
-from fedseg.files import csv_cell
 from fedseg.metric_names import MAIN_METRICS, SPREAD, Metric
 from fedseg.runs.schema import Results
 
@@ -117,14 +115,14 @@ class TextTable:
 
     def to_rich(self) -> Table:
         """For the terminal."""
-        table = Table(title=_shown(self.title), title_justify="left", box=box.SIMPLE_HEAD)
+        table = Table(title=escape(self.title), title_justify="left", box=box.SIMPLE_HEAD)
         for number, name in enumerate(self.head):
             right = number in self.right
             justify = "right" if right else "left"
-            table.add_column(_shown(name), justify=justify, no_wrap=right, overflow="fold")
+            table.add_column(escape(name), justify=justify, no_wrap=right, overflow="fold")
         for number, row in enumerate(self.rows):
             cells = [
-                Text(printable(text), style="bold" if (number, column) in self.bold else "")
+                Text(text, style="bold" if (number, column) in self.bold else "")
                 for column, text in enumerate(row)
             ]
             end = self.group > 1 and (number + 1) % self.group == 0
@@ -145,19 +143,16 @@ class TextTable:
 
 def markdown_text(text: str) -> str:
     """Text as Markdown that shows it as it is, in one line: no markup gets through."""
-    plain = html.escape(printable(" ".join(text.split())), quote=False)
+    plain = html.escape(" ".join(text.split()), quote=False)
     for character in "\\|*_`[]~#":
         plain = plain.replace(character, f"\\{character}")
     return plain
 
 
 def csv_text(head: Sequence[str], rows: Iterable[Iterable[Any]]) -> str:
-    """Rows as CSV below their ``head``; no text becomes a formula."""
+    """Rows as CSV below their ``head``."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerows(map(csv_cell, row) for row in (head, *rows))
+    writer.writerow(head)
+    writer.writerows(rows)
     return text.getvalue()
-
-
-def _shown(text: str) -> str:
-    return escape(printable(text))

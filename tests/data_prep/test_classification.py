@@ -177,7 +177,7 @@ def test_other_users_of_the_same_images(tmp_path, images, prepare, monkeypatch):
 
     with monkeypatch.context() as patch:  # never new users with the images before, or no users
         patch.setattr(np.lib.format, "header_data_from_array_1_0", header)
-        assert "make room" in prepare.fails("cifar", *options, other, "--overwrite")
+        assert "No space left on device" in prepare.fails("cifar", *options, other, "--overwrite")
     with pytest.raises(MissingDataError, match=r"dataset\.json"):
         CIFAR10Dataset(root)
     prepare("cifar", *options, other)

@@ -1,7 +1,6 @@
 """Splits of labeled images: their file, their note, and users from a CSV file."""
 
 import json
-import os
 
 import numpy as np
 import pytest
@@ -92,12 +91,6 @@ def test_rows_in_order_or_by_index(tmp_path):
     ):
         path.write_text(text)
         assert read_users(path, np.zeros(3, int)) == users
-
-
-def test_users_from_a_pipe_do_not_wait_for_it(tmp_path):
-    os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(DataError, match="cannot be read as CSV"):
-        read_users(tmp_path / "pipe", np.zeros(3, int))
 
 
 def test_every_alpha_has_its_own_file():

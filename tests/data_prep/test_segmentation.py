@@ -244,7 +244,7 @@ def test_the_same_published_files_are_not_copied_again(tmp_path, rendered, prepa
     write_split(source / "train", Split({"b": read_split(source / "train").samples}))
     with monkeypatch.context() as patch:
         patch.setattr("shutil.copyfile", copy)
-        assert "make room" in prepare.fails(*arguments, "--overwrite")
+        assert "No space left on device" in prepare.fails(*arguments, "--overwrite")
     with pytest.raises(DataError, match="train: is incomplete"):
         read_split(tmp_path / "splits" / "uniform" / "bus" / "train")
     prepare(*arguments)

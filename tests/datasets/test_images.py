@@ -364,11 +364,10 @@ def test_a_picture_that_decodes_to_gigabytes_is_refused(tmp_path: Path) -> None:
             read(str(path))
 
 
-def test_no_pipe_is_read(tmp_path: Path) -> None:
+def test_a_pipe_is_no_image(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.jpg")
-    for read in (read_image, lambda path: existing_files([path])):
-        with pytest.raises(DataError, match=r"a\.jpg: .*regular"):
-            read(str(tmp_path / "a.jpg"))
+    with pytest.raises(DataError, match=r"a\.jpg: .*regular"):
+        existing_files([str(tmp_path / "a.jpg")])
 
 
 def test_links_are_followed(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from command_lines import parse, printed_commands, small
 def test_the_demo_leads_to_a_photograph(terminal):
     output = terminal.run(f"{small('fedseg demo')} train_cfg.val_initial=False")
     assert "predictions.png" in output
+    assert (terminal.folder / "work_dirs" / "demo_weather" / "board" / "index.html").is_file()
     given.photograph(terminal.folder / "PHOTO.jpg", width=320, height=200)
     for line in printed_commands(output):
         arguments = parse(line)

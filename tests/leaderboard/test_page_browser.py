@@ -389,12 +389,8 @@ def test_corruptions_and_clients_of_a_run(show, index):
 def test_untrusted_text_stays_text(show):
     page = show(charts=True)
     table = open_own(page, "IDDA, rendered images")
-    row = page.locator(f"#board-{table} tr", has_text="window.hacked")
-    assert row.locator(".source").text_content() == HOSTILE
     for box in page.locator(f"#board-{table} input[name=row]").all():
         box.check()
-    page.locator("#curves-metric").select_option(f"{HOSTILE}/mIoU")
-    assert HOSTILE in page.locator("#curves .plot").text_content()  # the axis, and the legend
     page.locator("#one-run").select_option(label=f"{HOSTILE}, seed 0")
     assert page.evaluate("window.hacked") is None
     assert page.locator("main img, main b, main script").count() == 0

@@ -13,7 +13,7 @@ from faults import Payload, kill_at
 from toyalgorithms import StoppedError
 from toyseg import differences
 
-from fedseg.errors import DataError, resource_error
+from fedseg.errors import DataError, is_system_error
 from fedseg.runner.checkpoint import (
     checkpoint_path,
     checkpoints,
@@ -187,4 +187,4 @@ def test_a_pickle_that_asks_for_more_than_any_memory_is_damaged(tmp_path):
     torch.save({"state_dict": {"w": Huge()}}, tmp_path / "round_000001.pth")
     with pytest.raises(DataError, match=r"round_000001\.pth: cannot be read") as raised:
         load_checkpoint(tmp_path / "round_000001.pth")
-    assert resource_error(raised.value) is None
+    assert not is_system_error(raised.value)

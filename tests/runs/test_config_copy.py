@@ -1,18 +1,8 @@
 """The recorded config is read without being executed."""
 
-import os
-
 import pytest
 
-from fedseg.errors import DataError
 from fedseg.runs.config import CONFIG_FILE, config_json, recorded_config
-
-
-@pytest.mark.parametrize("checksum", [None, "0" * 64])
-def test_a_pipe_is_refused_and_not_waited_for(tmp_path, checksum):
-    os.mkfifo(tmp_path / CONFIG_FILE)
-    with pytest.raises(DataError, match=r"config\.json: .*not a regular file"):
-        recorded_config(tmp_path, checksum)
 
 
 @pytest.mark.parametrize(

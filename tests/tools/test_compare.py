@@ -1,4 +1,4 @@
-"""tools/compare.py: tables on the terminal, Markdown and a picture in a folder, one-line errors."""
+"""fedseg compare: tables on the terminal, Markdown and a picture in a folder, one-line errors."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""tools/curvature.py on finished runs: what it measures, that it goes on, kind errors."""
+"""fedseg curvature on finished runs: what it measures, that it goes on, kind errors."""
 
 import json
 import shutil

@@ -1,7 +1,6 @@
 """tools/leaderboard.py: a folder of runs becomes a board, and a run is verified."""
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -79,19 +78,10 @@ def test_the_outcome_is_told_where_it_cannot_be_written(run_tool, run_copy, tmp_
     )
 
 
-def test_no_control_character_of_a_folder_reaches_the_terminal(run_tool, small_run, tmp_path):
-    copy = tmp_path / "run\x1b]0;title\x07"
-    shutil.copytree(small_run, copy, ignore=shutil.ignore_patterns("pictures", "test"))
-    trust = ("--trust", "small_network")
-    for words in (("leaderboard", "verify", copy), ("test", copy, "--pictures", 0)):
-        code, out, err = run_tool(*words, *trust)
-        assert code == 0 and "\x1b]" not in out + err and "\ufffd]0;title\ufffd" in out
-
-
 def test_a_file_is_no_folder_for_the_board(run_tool, tmp_path):
     (tmp_path / "file").write_text("kept")
     for out in ("file", "file/x"):
         code, _, err = run_tool("leaderboard", tmp_path, "--out", tmp_path / out)
-        assert code == 2 and err.startswith(f"error: {tmp_path / 'file'}")
+        assert code == 2 and err.startswith("error: ") and f"{tmp_path}/file" in err
         assert len(err.splitlines()) == 1
         assert (tmp_path / "file").read_text() == "kept"

@@ -1,4 +1,4 @@
-"""tools/splits.py: tables, pictures of the split, one-line errors."""
+"""fedseg splits: tables, pictures of the split, one-line errors."""
 
 import json
 from pathlib import Path

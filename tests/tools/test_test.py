@@ -79,14 +79,3 @@ def test_errors_are_one_line(run_tool, small_config, checkpoint, tmp_path, name,
     code, _, err = run_tool("test", small_config, path, "--out", tmp_path, *more)
     assert code == UserError.exit_code
     assert re.search(words, err) and len(err.splitlines()) == 1
-
-
-def test_a_checkpoint_that_a_run_deletes_meanwhile_gives_way_to_the_newest(
-    run_tool, run_copy, monkeypatch
-):
-    newest, pruned = (run_copy / "checkpoints" / f"round_00000{n}.pth" for n in (6, 5))
-    found = iter([(5, pruned), (6, newest)])
-    monkeypatch.setattr("fedseg.runner.recorded.newest_checkpoint", lambda folder: next(found))
-    pruned.unlink(missing_ok=True)
-    code, _, err = run_tool("test", run_copy, "--pictures", 0, "--trust", "small_network")
-    assert code == 0 and (run_copy / "test" / "round_000006" / "test_results.json").is_file(), err
