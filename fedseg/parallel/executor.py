@@ -82,8 +82,12 @@ class RemoteWorker:
         self.submit()
 
     def submit(self) -> None:
-        """Call the actor, as long as it has few calls."""
-        while self.waiting and len(self.running) < IN_FLIGHT:
+        """Call the actor, as long as it has few calls.
+
+        While it builds it has no other: of an actor that dies at once, Ray may lose the result of
+        the call before, and the build would be blamed.
+        """
+        while self.waiting and len(self.running) < IN_FLIGHT and not self.is_building():
             call = self.waiting.popleft()
             reference = getattr(self.actor, call.method).remote(*call.arguments)
             self.running.append((reference, call))

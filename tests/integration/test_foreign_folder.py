@@ -35,7 +35,6 @@ DATA = """--cfg-options data_root={data} train_dataloader.dataset.type=StoredIma
 TRAIN = f"train demo_shapes --quiet {DATA}"
 COMMANDS = [
     "test run",
-    "curvature run --samples 5 --top 1",
     "landscape random run --points 3 --samples 20",
     "compare run run",
     "leaderboard run",
