@@ -12,6 +12,7 @@ from fedseg.runner.config import KEYS, complete_config
 from fedseg.runner.experiment import load_config
 
 SETTINGS = sorted((CONFIGS / "settings").glob("*.py"))
+pytestmark = pytest.mark.usefixtures("configs_read_once")
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda path: path.stem)

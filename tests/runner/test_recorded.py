@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from fedseg.config.compose import Composition
 from fedseg.config.layers import CONFIGS
 from fedseg.errors import ConfigError
@@ -17,6 +19,7 @@ from fedseg.runs.config import (
 )
 
 
+@pytest.mark.usefixtures("configs_read_once")
 def test_every_setting_and_method_is_of_the_suite(tmp_path):
     seen = set()
     one_each = {path.stem.split("_")[0]: path for path in sorted(CONFIGS.glob("settings/*.py"))}
