@@ -95,4 +95,4 @@ def test_camvid_is_verified_before_it_is_copied_and_replaces_nothing_unasked(tmp
     twin.unlink()
     own.unlink()
     own.mkdir()
-    assert "a folder has the name of a file" in prepare.fails(*arguments, "--overwrite")
+    assert "Is a directory" in prepare.fails(*arguments, "--overwrite")

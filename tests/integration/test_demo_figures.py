@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fedseg.commands.demo import STREETS
+from fedseg.commands.demo import METHODS, SETTING
 from fedseg.data_prep.segmentation import prepare_demo_streets
 from fedseg.runs.schema import FILE_NAME, Results, read_results
 
@@ -46,7 +46,7 @@ def streets(tmp_path_factory):
 @pytest.mark.parametrize(("number", "row"), [(0, "FedAvg"), (1, "FedASAM + SWA + SiloBN")])
 def test_the_streets(number, row, streets, tmp_path):
     (tmp_path / "data").symlink_to(streets / "data")
-    setting, methods, _ = STREETS
+    setting, methods = SETTING, METHODS
     results = trained(tmp_path, setting, "--with", *methods[number])
     means = results.last_rounds.mean
     figures = [means["seen/mIoU"], means["unseen/mIoU"]]

@@ -93,17 +93,6 @@ def test_the_run_is_tested_with_the_parts_of_its_own_that_it_noted(run_copy):
     assert f"fedseg test {run_copy}\n" in printed(run_copy)
 
 
-def test_recorded_names_are_no_markup(run_copy):
-    table = {"fog": [50.0] * 5}
-    corrupted = {"accuracy": 50.0, "corruptions": table, "severities": ["[/b]", 2, 3, 4, 5]}
-    final = {"[/b]": {"[/b]": 1.0}, "corrupted": corrupted}
-    change(run_copy, name="[/b]", final=final)
-    change(run_copy, data__train__synthetic=True, data__train__dataset="[/u]Dataset")
-    text = printed(run_copy)
-    assert "[/b]\n" in re.sub(" +", "", text)
-    assert "synthetic" in text and "prepare" not in text  # no command makes such data
-
-
 def test_classification_and_missing_metrics(run_copy):
     final = {"test": {"accuracy": 91.234}, "other": {"accuracy": None}}
     change(run_copy, final=final, train_cfg__val_last_rounds=1)
