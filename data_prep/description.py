@@ -62,10 +62,10 @@ class DataSet:
     def flags(self) -> dict[str, str]:
         """The flag of each field of the options."""
         flags = {}
-        for option in fields(self.options):
-            if option.name not in self.left_out:
-                flag = f"--{option.name.replace('_', '-')}"
-                flags[option.name] = option.metadata["flag"] or flag
+        for field_ in fields(self.options):
+            if field_.name not in self.left_out:
+                flag = f"--{field_.name.replace('_', '-')}"
+                flags[field_.name] = field_.metadata["flag"] or flag
         return flags
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -79,14 +79,14 @@ class DataSet:
         if others:
             which = {"choices": [first, *others], "help": "which of them (default: %(default)s)"}
             parser.add_argument("--dataset", default=first, **which)
-        for option in fields(self.options):
-            if option.name in self.left_out:
+        for field_ in fields(self.options):
+            if field_.name in self.left_out:
                 continue
-            default = self.defaults.get(option.name, option.default)
-            keywords = {**option.metadata["keywords"], "dest": option.name, "default": default}
+            default = self.defaults.get(field_.name, field_.default)
+            keywords = {**field_.metadata["keywords"], "dest": field_.name, "default": default}
             if default is not None and default is not False:
                 keywords["help"] += " (default: %(default)s)"
-            parser.add_argument(self.flags[option.name], **keywords)
+            parser.add_argument(self.flags[field_.name], **keywords)
 
     def root_of(self, member: str, root: Path | None = None, synthetic: bool = False) -> Path:
         """The given root, or the usual one of a member."""
@@ -104,10 +104,10 @@ class DataSet:
                 raise ConfigError(f"prepare: {member} has no option {name!r}{hint}")
         given = {flags[name]: value for name, value in options.items() if value is not None}
         check_values(given, {flags[name]: hints[name] for name in options})
-        for option in fields(self.options):
-            value = options.get(option.name)
-            if isinstance(value, str) and option.metadata["keywords"].get("type") is Path:
-                options[option.name] = Path(value)
+        for field_ in fields(self.options):
+            value = options.get(field_.name)
+            if isinstance(value, str) and field_.metadata["keywords"].get("type") is Path:
+                options[field_.name] = Path(value)
         root = self.root_of(member, root, options.get("synthetic", False))
         if len(str(root).splitlines()) > 1:
             raise ConfigError(f"{str(root)!r}: has a line break: rename the folder")

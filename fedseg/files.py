@@ -17,10 +17,10 @@ TEMPORARY = ".tmp"  # suffix of a file that is still being written
 
 
 def make_folder(folder: str | Path) -> None:
-    """Make a folder; ResourceError below one that only the system can fill, such as /proc."""
+    """Make a folder; ResourceError below a file, or where only the system makes some (/proc)."""
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)
-    except FileNotFoundError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise ResourceError(f"{folder}: cannot create the folder: write elsewhere") from error
 
 

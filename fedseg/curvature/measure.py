@@ -91,11 +91,13 @@ class Measurement:
         return self.result
 
     def _read_earlier(self) -> dict[str, Any]:
-        """Quantities of the same checkpoint and data, measured before; none in a damaged file."""
+        """Quantities of the same checkpoint and data, measured before; a damaged file is told."""
         path = self.folder / FILE_NAME
         try:
             earlier = read_model(CurvatureFile, read_json(path), path)
-        except DataError:
+        except DataError as error:
+            if path.exists():
+                self._bars.console.print(f"{error}: measured anew", markup=False)
             return {}
         if any(getattr(earlier, name) != self.result[name] for name in SAME):
             return {}

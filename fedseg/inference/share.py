@@ -197,12 +197,12 @@ def _extract(path: Path, folder: Path) -> None:
                     f"({', '.join(map(repr, other[:5])) or 'names that occur twice'})"
                 )
             for entry in entries:
-                most = LARGEST_WEIGHTS if entry.filename in weights else LARGEST_TEXT
+                limit = LARGEST_WEIGHTS if entry.filename in weights else LARGEST_TEXT
                 mode = entry.external_attr >> 16
                 if mode and not stat.S_ISREG(mode) and stat.S_IFMT(mode):
                     raise DataError(f"{path}: {entry.filename}: is a link or device: not read")
                 packed = max(entry.compress_size, 1)
-                if entry.file_size > most or entry.file_size > 1000 * packed + 2**20:
+                if entry.file_size > limit or entry.file_size > 1000 * packed + 2**20:
                     size = format_bytes(entry.file_size)
                     raise DataError(f"{path}: {entry.filename}: would unpack to {size}: not read")
                 target = folder / entry.filename

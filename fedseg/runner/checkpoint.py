@@ -88,12 +88,12 @@ def checkpoints(folder: Path) -> list[tuple[int, Path]]:
     """List (round, path) of every checkpoint in a folder, oldest first."""
     if not folder.is_dir():
         return []
-    found = []
+    numbered = []
     for path in folder.iterdir():
         match = PATTERN.fullmatch(path.name)
         if match:
-            found.append((int(match[1]), path))
-    return sorted(found)
+            numbered.append((int(match[1]), path))
+    return sorted(numbered)
 
 
 # ---------------------------------------------------------------- writing
@@ -175,8 +175,8 @@ def load_checkpoint(path: str | Path) -> dict[str, Any]:
         ) from (None if isinstance(error, MemoryError) else error)
     if not isinstance(payload, dict) or "state_dict" not in payload:
         raise DataError(f"{path}: is not a fedseg checkpoint, it has no 'state_dict'")
-    facts = {key: value for key, value in payload.items() if key in Facts.model_fields}
-    read_model(Facts, facts, path)
+    fields = {key: value for key, value in payload.items() if key in Facts.model_fields}
+    read_model(Facts, fields, path)
     named = PATTERN.fullmatch(path.name)
     if named and payload.get("round") != int(named[1]):
         raise DataError(f"{path}: is of round {payload.get('round')}: give it back its name")

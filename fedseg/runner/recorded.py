@@ -23,7 +23,7 @@ from fedseg.checks import walk
 from fedseg.cli import NO_CHECKPOINT
 from fedseg.config.layers import naming
 from fedseg.datasets.transforms import is_foreign_transform
-from fedseg.errors import DEBUG, ConfigError, DataError, UserError
+from fedseg.errors import DEBUG, ConfigError, DataError, UserError, is_system_error
 from fedseg.files import own_path, sha256
 from fedseg.runner.checkpoint import checkpoints
 from fedseg.runner.config import complete_config, drop_weights, trains_clients
@@ -80,6 +80,8 @@ def recorded(
     except UserError:
         raise
     except Exception as error:  # any value may be of any kind
+        if is_system_error(error):
+            raise
         kind = type(error).__name__
         raise DataError(
             f"{config.filename}: cannot be evaluated: {kind}: {error} ({DEBUG}=1 shows where)"
@@ -127,23 +129,23 @@ def evaluated(
     """
     besides = (*besides, *(("train_dataloader",) if trains_clients(config, "test") else ()))
     values = {key: copy.deepcopy(config[key]) for key in (*EVALUATED, *besides) if key in config}
-    kept = Config(values, filename=config.filename)
-    drop_weights(kept.model)  # the checkpoint has all of them
-    _check_model(kept.model, "model")
+    needed = Config(values, filename=config.filename)
+    drop_weights(needed.model)  # the checkpoint has all of them
+    _check_model(needed.model, "model")
     allowed = _allowed_names(trusted)
-    for key, value in kept.items():
+    for key, value in needed.items():
         for field, kind in _unknown_types(value, key, allowed):
             named = [*modules_named(config), *([MMSEG] if is_of_mmseg(kind) else [])]
             advice = how_to_trust(Path(config.filename).parent, named, trusted)
             raise ConfigError(f"{field}: {kind!r} is not a class of fedseg: {advice}")
     for key in ("val_dataloader", "test_dataloader"):
-        for domain in kept.get(key) or {}:
+        for domain in needed.get(key) or {}:
             if not DOMAIN.fullmatch(domain):
                 raise ConfigError(f"{key}: {domain!r} is not a domain")
-    kept["work_dir"] = str(work_dir)
-    kept.setdefault("train_dataloader", {})  # a runner asks for it
-    kept["experiment_name"] = str(config.get("experiment_name", "run"))
-    return kept
+    needed["work_dir"] = str(work_dir)
+    needed.setdefault("train_dataloader", {})  # a runner asks for it
+    needed["experiment_name"] = str(config.get("experiment_name", "run"))
+    return needed
 
 
 @contextmanager

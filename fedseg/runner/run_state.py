@@ -158,7 +158,7 @@ def _check(run: Any, path: Path, payload: dict[str, Any]) -> None:
             f"train_cfg.max_rounds={run.max_rounds} is fewer; give at least as many, or another "
             "--work-dir"
         )
-    _check_facts(run, path, payload)
+    _check_shared(run, path, payload)
     _check_schedule(run, path, payload)
     check_server(payload, path)
     for name, index in payload["stores"].items():
@@ -169,12 +169,12 @@ def _check(run: Any, path: Path, payload: dict[str, Any]) -> None:
             )
 
 
-def _check_facts(run: Any, path: Path, payload: dict[str, Any]) -> None:
+def _check_shared(run: Any, path: Path, payload: dict[str, Any]) -> None:
     """Raise ConfigError if another config, but for what may change, or other data made it."""
     meta = payload["meta"]
-    before = _facts(meta["config"], meta["train_data"], meta["average_start"])
+    before = _shared_values(meta["config"], meta["train_data"], meta["average_start"])
     start = _average_start(run, payload["round"])
-    now = _facts(plain_config(run.cfg.to_dict()), run.data.checksum(), start)
+    now = _shared_values(plain_config(run.cfg.to_dict()), run.data.checksum(), start)
     for name in {**before, **now}:
         if before.get(name) != now.get(name):
             raise ConfigError(
@@ -183,7 +183,9 @@ def _check_facts(run: Any, path: Path, payload: dict[str, Any]) -> None:
             )
 
 
-def _facts(config: Mapping[str, Any], train_data: str, average_start: int | None) -> dict[str, Any]:
+def _shared_values(
+    config: Mapping[str, Any], train_data: str, average_start: int | None
+) -> dict[str, Any]:
     """What a run and its continuation share, by name: keys of the config, then other facts.
 
     Args:
@@ -191,12 +193,12 @@ def _facts(config: Mapping[str, Any], train_data: str, average_start: int | None
         average_start: see :func:`_average_start`; without it, runs with and without an average are
             the same.
     """
-    facts = select(config, resumed=True)
+    shared = select(config, resumed=True)
     if average_start is None:
-        facts = {key: value for key, value in facts.items() if not key.startswith("averaging")}
-    facts["average's first round"] = average_start
-    facts["train data"] = train_data
-    return facts
+        shared = {key: value for key, value in shared.items() if not key.startswith("averaging")}
+    shared["average's first round"] = average_start
+    shared["train data"] = train_data
+    return shared
 
 
 def _average_start(run: Any, round_: int) -> int | None:

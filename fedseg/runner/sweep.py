@@ -208,13 +208,13 @@ def run_sweep(
     with ThreadPoolExecutor(at_once) as pool:
         waiting = [job for job in jobs if not job.results.is_file()]
         job_of = {pool.submit(_train, job, free_gpus, processes): job for job in waiting}
-        left = set(job_of)
+        pending = set(job_of)
         try:
-            while left:
-                ended, left = wait(left, SECONDS, FIRST_COMPLETED)
+            while pending:
+                ended, pending = wait(pending, SECONDS, FIRST_COMPLETED)
                 for future in ended:
                     yield job_of[future], *future.result()
-                on_change([job_of[future] for future in left if future.running()])
+                on_change([job_of[future] for future in pending if future.running()])
         except BaseException:  # Ctrl-C reaches the runs as well: they save and end by themselves
             pool.shutdown(wait=False, cancel_futures=True)
             for process in list(processes.values()):

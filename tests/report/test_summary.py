@@ -4,9 +4,11 @@ import json
 import os
 import re
 
+import pytest
 import toyresults
 from rich.console import Console
 
+from fedseg.errors import DataError
 from fedseg.files import sha256
 from fedseg.leaderboard.board import build_board
 from fedseg.report.summary import print_summary
@@ -91,6 +93,21 @@ def test_the_run_is_tested_with_the_parts_of_its_own_that_it_noted(run_copy):
     assert f"fedseg test {run_copy} --trust 'two words' c.py\n" in printed(run_copy)
     (run_copy / "own_parts.json").unlink()
     assert f"fedseg test {run_copy}\n" in printed(run_copy)
+
+
+def test_recorded_texts_are_no_markup(run_copy):
+    table = {"fog": [50.0] * 5}
+    corrupted = {"accuracy": 50.0, "corruptions": table, "severities": ["[/b]", 2, 3, 4, 5]}
+    change(run_copy, final={"test": {"accuracy": 1.0}, "corrupted": corrupted})
+    change(run_copy, data__train__synthetic=True, data__train__dataset="[/u]Dataset")
+    text = printed(run_copy)
+    assert "synthetic" in text and "prepare" not in text  # no command makes such data
+
+
+def test_names_of_markup_are_refused(run_copy):
+    change(run_copy, name="[/b]")
+    with pytest.raises(DataError, match=r"results\.json: name"):
+        printed(run_copy)
 
 
 def test_classification_and_missing_metrics(run_copy):

@@ -193,6 +193,22 @@ def test_a_damaged_file_of_results_breaks_nothing(tool, silo, entry):
     path.unlink()
 
 
+def test_a_damaged_file_of_results_is_told_and_measured_anew(tool, silo):
+    options = ("--quantities", "loss", "--samples", 3)
+    tool(silo, *options)
+    path = silo / "curvature" / "round_000002" / "curvature.json"
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps({**content, "quantities": {"loss": 3}}))
+    code, _, err = tool(silo, *options)
+    assert code == 0 and "quantities.loss: must be a dict, not 3: measured anew" in err.replace(
+        "\n", ""
+    )
+    assert (
+        json.loads(path.read_text())["quantities"]["loss"]["loss"]
+        == content["quantities"]["loss"]["loss"]
+    )
+
+
 def test_clients_are_seen_with_statistics_of_their_own(tool, silo):
     tool(f"{silo}:global", "--quantities", "loss")
     options = "--tolerance", 0.5, "--samples", 4
@@ -389,7 +405,7 @@ def test_wrong_arguments_are_named(refused, silo, tmp_path):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc")
-@pytest.mark.parametrize("out", ["/proc/none"])
+@pytest.mark.parametrize("out", ["/proc/none", "/dev/null/none"])
 def test_a_place_where_nothing_can_be_written_is_named_itself(run_tool, small_run, out):
     options = ("--quantities", "loss", "--trust", "small_network", "--samples", 2)
     code, _, err = run_tool("curvature", small_run, "--out", out, *options)
