@@ -84,10 +84,10 @@ class RemoteWorker:
     def submit(self) -> None:
         """Call the actor, as long as it has few calls.
 
-        While it builds it has no other: of an actor that dies at once, Ray may lose the result of
-        the call before, and the build would be blamed.
+        Of an actor that dies at once, Ray may lose the result of the call before, which is then
+        blamed. So the build is alone, and a call that was blamed before.
         """
-        while self.waiting and len(self.running) < IN_FLIGHT and not self.is_building():
+        while self.waiting and len(self.running) < IN_FLIGHT and not self.is_alone():
             call = self.waiting.popleft()
             reference = getattr(self.actor, call.method).remote(*call.arguments)
             self.running.append((reference, call))
@@ -103,6 +103,13 @@ class RemoteWorker:
     def is_building(self) -> bool:
         """True as long as the actor has not built its trainer."""
         return bool(self.running) and self.running[0][1] is self.build
+
+    def is_alone(self) -> bool:
+        """True while the actor does a call after which no other may be waiting."""
+        if not self.running:
+            return False
+        _, call = self.running[0]
+        return call is self.build or call.failures > 0
 
 
 def new_actor(resources: dict[str, float]) -> Any:
