@@ -15,10 +15,18 @@ import numpy as np
 from PIL import Image
 
 from fedseg import cli
-from fedseg.config.schema import Pattern, check_value
+from fedseg.config.schema import check_value
 from fedseg.core.seeds import generator_for
 from fedseg.datasets.images import existing_files, read_image, read_label
-from fedseg.datasets.listed import LAYOUTS, Layout, check_names, color_of, find_domain, ids_of
+from fedseg.datasets.listed import (
+    LAYOUTS,
+    Layout,
+    check_names,
+    color_of,
+    find_domain,
+    glob_expression,
+    ids_of,
+)
 from fedseg.datasets.scenes import TO_CITYSCAPES
 from fedseg.datasets.segmentation import IGNORE
 from fedseg.errors import ConfigError, DataError
@@ -43,7 +51,6 @@ from .segmentation import print_splits
 from .segmentation_sets import FolderOptions
 from .split_folders import PreparedSplit, check_free, save
 
-WILD = {"**/": "((?:.+/)?)", "*": "([^/]*)", "?": "([^/])"}
 SHARE = "0.2"  # of each domain that is trained on, for tests
 CROP, STEP = 512, 32  # largest training crop, and what its sides are multiples of
 CONFIG = Path(__file__).with_name("own_config.py.txt")
@@ -71,7 +78,6 @@ def prepare_folder(published: str | None, root: Path, options: FolderOptions) ->
     """
     ids, seed = options.ids, options.seed
     check_value("--ids", ids, Literal[tuple(TO_CITYSCAPES)] | None)
-    check_value("--domain", options.domain, Pattern | None)
     names = ("domain", "test", "partition", "alpha")
     given = {n: value for n in names if (value := getattr(options, n)) is not None}
     if options.clients is not None or options.partition == "domain":  # not the layout's
@@ -89,7 +95,7 @@ def prepare_folder(published: str | None, root: Path, options: FolderOptions) ->
         layout, colors = LAYOUTS[published], ()
     layout = replace(layout, **given)
     if layout.clients is None and layout.domain is None:
-        raise ConfigError("--clients: is missing: how many clients, or give --domain PATTERN")
+        raise ConfigError("--clients: is missing: how many clients, or give --domain TEMPLATE")
     pairs = _find_pairs(root, layout)
     findings = Findings(f"{root}: not all files can be used", "Repair them, or take them away")
     if any(label.endswith(".json") for _, label in pairs):
@@ -240,14 +246,12 @@ def _table(layout: Layout) -> np.ndarray:
     return table
 
 
-def _regex(glob: str) -> re.Pattern:
-    parts = re.split(r"(\*\*/|\*|\?)", glob)
-    pattern = "".join(WILD.get(part, re.escape(part)) for part in parts)
-    return re.compile(normalize("NFC", pattern))
+def _compile(glob: str) -> re.Pattern:
+    return re.compile(glob_expression(glob))
 
 
 def _matches(glob: str, path: str) -> bool:
-    return _regex(glob).fullmatch(normalize("NFC", path)) is not None
+    return _compile(glob).fullmatch(normalize("NFC", path)) is not None
 
 
 def _find_pairs(root: Path, layout: Layout) -> list[Sample]:
@@ -257,13 +261,13 @@ def _find_pairs(root: Path, layout: Layout) -> list[Sample]:
         for glob in globs:
             if fault := check_path(glob):
                 raise ConfigError(f"{option}: {glob!r} {fault}: write it relative to {root}")
-            if _regex(glob).groups != _regex(first).groups or "*" not in glob:
+            if _compile(glob).groups != _compile(first).groups or "*" not in glob:
                 raise ConfigError(
                     f"{option}: {glob!r} must have the wildcards of {first!r}: what they "
                     "match in an image's path is what they match in its label's"
                 )
     globs = enumerate((layout.images, layout.labels))
-    patterns = [(_regex(glob), which) for which, of in globs for glob in of]
+    patterns = [(_compile(glob), which) for which, of in globs for glob in of]
     paths_of: tuple[dict, dict] = ({}, {})
     for path in find_files(root):
         for pattern, which in patterns:
@@ -453,7 +457,7 @@ def _divide(kind: str, layout: Layout, seed: int, pool: Pool) -> Mapping[str, np
     """Client -> positions in the pool."""
     if kind == "domain":
         if layout.clients is not None or layout.domain is None:
-            raise ConfigError("--partition: domain needs --domain PATTERN, and no --clients")
+            raise ConfigError("--partition: domain needs --domain TEMPLATE, and no --clients")
         return NaturalPartition("domains")(pool)
     if layout.clients is None:
         raise ConfigError(f"--clients: is missing: how many does --partition {kind} make?")

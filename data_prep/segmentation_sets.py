@@ -291,8 +291,8 @@ class FolderOptions:
     )
     domain: str | None = option(
         None,
-        metavar="PATTERN",
-        help="regular expression, searched in an image's path; its group is the domain",
+        metavar="TEMPLATE",
+        help="an image's path with {domain} for its domain, and with wildcards as in --images",
     )
     test: Words = option(
         None,
@@ -420,7 +420,7 @@ examples:
         --labels 'SegmentationClass/*.png' --classes labels.txt --clients 3
   a client per site; the site north and a tenth of the other images for tests:
     fedseg prepare segmentation data/orchards --images '*/images/*.png' --labels '*/labels/*.png' \\
-        --classes classes.txt --domain '([^/]+)/images' --test north 0.1
+        --classes classes.txt --domain '{{domain}}/images/*' --test north 0.1
   annotations of COCO, drawn and copied into data/pets:
     fedseg prepare segmentation data/pets --from coco --labels export/annotations.json \\
         --images export/images --clients 3

@@ -8,11 +8,9 @@ import functools
 import inspect
 import math
 import os
-import re
 import types
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from re import _parser as sre_parse
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from annotated_types import Ge, Gt, Interval, Lt, MinLen
@@ -38,7 +36,6 @@ from fedseg.names import NAME_RULE, did_you_mean
 
 SMALLEST, LARGEST = 1e-37, 1e37  # a float32's, and of its inverse
 PLAIN = (str, bool, int, float, list, tuple, Mapping, types.NoneType)  # what a config can write
-NAME, MOST_WAYS = 64, math.log(2e7)  # characters of a layer's name, and see _log_ways
 STRICT = ConfigDict(strict=True, allow_inf_nan=False)
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -51,39 +48,8 @@ def _check_float32(value: float) -> float:
     return value
 
 
-def _check_pattern(value: str) -> str:
-    try:
-        re.compile(value)
-        ways = _log_ways(sre_parse.parse(value))
-    except (re.error, RecursionError, OverflowError) as error:
-        message = "Input should be a regular expression ({error})"
-        raise PydanticCustomError("pattern", message, {"error": str(error)}) from error
-    if ways > MOST_WAYS:
-        raise PydanticCustomError(
-            "pattern", "Input should be simpler: it has too many or nested repetitions"
-        )
-    return value
-
-
-def _log_ways(items: Any) -> float:
-    """Logarithm of the ways in which a parsed pattern can match, all of which a search may try."""
-    total = 0.0
-    for kind, value in items:
-        parts = value if isinstance(value, tuple) else (value,)
-        parts = [one for part in parts for one in (part if isinstance(part, list) else [part])]
-        inner = [_log_ways(one) for one in parts if isinstance(one, sre_parse.SubPattern)]
-        ways = max(inner, default=0.0) + math.log(max(1, len(inner)))
-        if "REPEAT" in str(kind):
-            least, most = value[0], min(value[1], max(NAME, value[0]))
-            ways = math.log(max(1, most, most - least + 1)) + most * ways
-        total += ways
-    return total
-
-
 Float32 = Annotated[float, AfterValidator(_check_float32)]
 """A number that vectors of a model in single precision are computed with."""
-Pattern = Annotated[str, AfterValidator(_check_pattern)]
-"""A regular expression."""
 NonNegative = Annotated[Float32, Ge(0)]
 Positive = Annotated[Float32, Gt(0)]
 Share = Annotated[Float32, Interval(ge=0, le=1)]

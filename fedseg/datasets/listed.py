@@ -13,7 +13,6 @@ import numpy as np
 from annotated_types import MinLen
 from mmseg.utils import ade_classes, ade_palette, voc_classes, voc_palette
 
-from fedseg.config.schema import Pattern
 from fedseg.datasets.scenes import COLORS, TO_CITYSCAPES
 from fedseg.datasets.segmentation import IGNORE, SegmentationDataset
 from fedseg.errors import ConfigError
@@ -36,7 +35,7 @@ class Layout:
     palette: Sequence[Sequence[int]] = tuple(COLORS.values())
     ids: str | None = None  # of TO_CITYSCAPES
     names: Sequence[str] = ()  # of the ids, where labels are polygons
-    domain: str | None = None
+    domain: str | None = None  # template, see find_domain
     first_channel: bool = False
     reduce_zero_label: bool = False
     test: Sequence[str] = ()  # as in fedseg prepare
@@ -46,6 +45,8 @@ class Layout:
     counts: Mapping[str, int] = field(default_factory=dict)  # glob of images -> labelled ones
 
 
+WILDCARDS = {"**/": "((?:.+/)?)", "*": "([^/]*)", "?": "([^/])"}
+DOMAIN = "{domain}"
 LAYOUTS = {
     name: Layout(**entry)
     for name, entry in read_json(Path(__file__).with_name("layouts.json")).items()
@@ -73,16 +74,43 @@ def check_names(ids: str | Sequence[int] | None, labels: Iterable[str]) -> None:
             raise ConfigError(f"dataset.ids: {fault} ids: give another map, or files of one kind")
 
 
-def find_domain(pattern: str | None, image: str) -> str:
-    """The first group of a pattern that is searched in an image's path; ``all`` without one."""
-    if pattern is None:
+def glob_expression(glob: str) -> str:
+    """The regular expression of a glob of paths, with a group for each wildcard.
+
+    ``*`` matches within a folder, ``**/`` any folders, ``?`` a character. Brackets are themselves.
+    """
+    parts = re.split(r"(\*\*/|\*|\?)", normalize("NFC", glob))
+    return "".join(WILDCARDS.get(part, re.escape(part)) for part in parts)
+
+
+def find_domain(template: str | None, image: str) -> str:
+    """The domain of an image by its path; ``all`` without a template.
+
+    Args:
+        template: the path below the root with ``{domain}`` once, for a folder's name or a part of
+            it, and with the wildcards of :func:`glob_expression`.
+        image: the path of the image below the root.
+
+    Raises:
+        ConfigError: the template does not match the path, or the domain cannot be a name.
+    """
+    if template is None:
         return "all"
-    match = re.search(normalize("NFC", pattern), normalize("NFC", image))
-    if not match or not match.re.groups or not match[1]:
-        raise ConfigError(f"dataset.domain: {pattern!r} finds no group in {image!r}")
-    if not is_name(match[1]):
-        raise ConfigError(f"dataset.domain: must have {NAME_RULE}, not {match[1]!r} of {image!r}")
-    return match[1]
+    if template.count(DOMAIN) != 1:
+        raise ConfigError(
+            f"dataset.domain: must have {DOMAIN} once, as in '**/{DOMAIN}/*', not {template!r}"
+        )
+    before, after = (glob_expression(part) for part in template.split(DOMAIN))
+    match = re.fullmatch(f"{before}(?P<domain>[^/]+){after}", normalize("NFC", image))
+    if match is None:
+        raise ConfigError(
+            f"dataset.domain: {template!r} does not match {image!r}: write the path below the root "
+            f"with {DOMAIN} for the domain, * within a folder and **/ for any folders"
+        )
+    domain = match["domain"]
+    if not is_name(domain):
+        raise ConfigError(f"dataset.domain: must have {NAME_RULE}, not {domain!r} of {image!r}")
+    return domain
 
 
 def color_of(index: int) -> list[int]:
@@ -105,8 +133,8 @@ class ListedDataset(SegmentationDataset):
         palette: [r, g, b] by class; default: Pascal VOC's color map.
         ids: the class of each raw id from 0, 255 to ignore; or the name of a map to the 19 classes
             of Cityscapes, see :class:`~fedseg.datasets.mmsegmentation.MMSegDataset`.
-        domain: a regular expression that is searched in an image's path below ``data_root``; its
-            group is the domain. None: all images are of the domain ``all``.
+        domain: template of an image's path below ``data_root`` that has its domain as
+            ``{domain}``, see :func:`find_domain`. None: all images are of the domain ``all``.
         domains: only images of these domains, a name or a list; None takes all.
         reduce_zero_label: id 0 is ignored, and classes begin at 1.
         first_channel: of label files with three channels the first has the ids.
@@ -121,7 +149,7 @@ class ListedDataset(SegmentationDataset):
         classes: Sequence[str] = (),
         palette: Sequence[Sequence[int]] = (),
         ids: Literal[tuple(TO_CITYSCAPES)] | Sequence[int] | None = None,
-        domain: Pattern | None = None,
+        domain: str | None = None,
         domains: str | Sequence[str] | None = None,
         reduce_zero_label: bool = False,
         first_channel: bool = False,

@@ -12,7 +12,6 @@ from typing import Any, Literal
 with redirect_stdout(None):  # it prints which optional package is not there
     from mmseg.datasets import BaseSegDataset
 
-from fedseg.config.schema import Pattern
 from fedseg.datasets.images import check_exist
 from fedseg.datasets.listed import check_names, find_domain, ids_of
 from fedseg.datasets.photos import rows_checksum
@@ -37,8 +36,9 @@ class MMSegDataset(SegmentationDataset):
         source: the data set of MMSegmentation, for example ``dict(type="ADE20KDataset",
             data_root="data/ade", data_prefix=dict(img_path="images/training",
             seg_map_path="annotations/training"))``.
-        domain: a regular expression that is searched in an image's path below ``data_root``; its
-            group is the domain. None: all images are of the domain ``all``.
+        domain: template of an image's path below ``data_root`` that has its domain as
+            ``{domain}``, see :func:`fedseg.datasets.listed.find_domain`. None: all images are of
+            the domain ``all``.
         domains: only images of these domains, a name or a list; None takes all.
         ids: the class of each raw id from 0, 255 to ignore; or the name of a map to the 19 classes
             of Cityscapes, which are the classes then (``train_ids``, ``cityscapes``, ``gta5``,
@@ -52,7 +52,7 @@ class MMSegDataset(SegmentationDataset):
     def __init__(
         self,
         source: Mapping[str, Any],
-        domain: Pattern | None = None,
+        domain: str | None = None,
         domains: str | Sequence[str] | None = None,
         ids: Literal[tuple(TO_CITYSCAPES)] | Sequence[int] | None = None,
         first_channel: bool = False,

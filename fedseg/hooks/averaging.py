@@ -8,8 +8,7 @@ equation 4.
 """
 
 import math
-import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Annotated, Any, Literal
 
 import torch
@@ -18,10 +17,10 @@ from pydantic import NonNegativeInt, PositiveInt
 from torch import Tensor
 from torch.optim import Optimizer
 
-from fedseg.config.schema import NonNegative, Pattern
+from fedseg.config.schema import NonNegative
 from fedseg.core.flat import FlatModel, Slot
 from fedseg.core.hook import FederatedHook, Run
-from fedseg.errors import ConfigError
+from fedseg.parts import part_names
 from fedseg.registry import HOOKS
 from fedseg.units import ceil_share
 
@@ -37,8 +36,9 @@ class ModelAverage(FederatedHook):
         bn: where the averaged model's BatchNorm statistics come from: ``"average"`` them like the
             weights, or ``"reestimate"`` them on training batches before each evaluation. It has no
             effect where clients keep statistics, or other parameters than the head's.
-        parameters: regular expression; only parameters and buffers whose name it matches (from the
-            start) are averaged, for example ``"backbone"``; the others are the global model's.
+        parameters: only these parameters and buffers are averaged; the others are the global
+            model's. Names, or names of modules, one or a list, as in
+            :func:`~fedseg.parts.part_names`: ``"@head"``, ``"backbone"``.
     """
 
     priority = "VERY_HIGH"
@@ -47,7 +47,7 @@ class ModelAverage(FederatedHook):
         self,
         start: Start = 1,
         bn: Literal["average", "reestimate"] = "average",
-        parameters: Pattern | None = None,
+        parameters: str | Sequence[str] | None = None,
     ) -> None:
         self.start = start
         self.bn = bn
@@ -58,23 +58,11 @@ class ModelAverage(FederatedHook):
         """Called once, with the model's vectors."""
         if self.parameters is None:
             return
-        if not any(re.match(self.parameters, slot.name) for slot in flat.slots):
-            modules = {slot.name.partition(".")[0] for slot in flat.slots}
-            raise ConfigError(
-                f"averaging.parameters: {self.parameters!r} matches no parameter; their names "
-                f"begin with: {', '.join(sorted(modules))}"
-            )
+        names = part_names(flat.model, self.parameters, "averaging.parameters")
         self._masks = (
-            self._mask(flat.w, flat.slots),
-            self._mask(flat.buffers, flat.buffer_slots),
+            _mask(flat.w, flat.slots, names),
+            _mask(flat.buffers, flat.buffer_slots, names),
         )
-
-    def _mask(self, vector: Tensor, slots: Sequence[Slot]) -> Tensor:
-        """True where a tensor is averaged, bool like ``vector``."""
-        mask = torch.zeros_like(vector, dtype=torch.bool)
-        for slot in slots:
-            mask[slot.span] = re.match(self.parameters, slot.name) is not None
-        return mask
 
     def first_round(self, max_rounds: int) -> int:
         """The first round of the average, in a run of so many rounds."""
@@ -118,6 +106,14 @@ class ModelAverage(FederatedHook):
             w = torch.where(self._masks[0], w, server.w)
             buffers = torch.where(self._masks[1], buffers, server.buffers)
         return w, buffers
+
+
+def _mask(vector: Tensor, slots: Sequence[Slot], names: Collection[str]) -> Tensor:
+    """True where a tensor of these names is, bool like ``vector``."""
+    mask = torch.zeros_like(vector, dtype=torch.bool)
+    for slot in slots:
+        mask[slot.span] = slot.name in names
+    return mask
 
 
 @HOOKS.register_module()

@@ -84,7 +84,7 @@ OUTSIDE = {
         "restart_timeout": 0.0,
     },
     ("HOOKS", "ProgressHook"): {"metric": 1},
-    ("HOOKS", "SWA"): {"start": 1.5, "cycle": 0, "lr2": -0.1, "bn": "guess", "parameters": "("},
+    ("HOOKS", "SWA"): {"start": 1.5, "cycle": 0, "lr2": -0.1, "bn": "guess", "parameters": 1},
     ("HOOKS", "WIMA"): {"start": -3, "window": 0},
     ("LOCAL_LOSSES", "FedAlign"): {"mu": -0.1, "width": 0.0, "power_iterations": 0},
     ("LOCAL_LOSSES", "FedSeg"): {"contrast": -0.1, "known": "class", "threshold": 1.1},

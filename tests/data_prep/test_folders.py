@@ -76,10 +76,10 @@ def test_a_second_run_changes_nothing_and_another_split_is_refused(voc, prepare)
 @pytest.mark.parametrize(
     ("options", "clients", "tests"),
     [
-        (["--domain", "/(.)_"], {"a": 5, "b": 5}, {"seen": 2}),
-        (["--domain", "/(.)_", "--test", "b"], {"a": 5}, {"seen": 1, "unseen": 6}),
-        (["--domain", "/(.)_", "--test", "b", "0"], {"a": 6}, {"unseen": 6}),
-        (["--domain", "/(.)_", "--test", "b", "0.5"], {"a": 3}, {"seen": 3, "unseen": 6}),
+        (["--domain", "*/{domain}_*"], {"a": 5, "b": 5}, {"seen": 2}),
+        (["--domain", "*/{domain}_*", "--test", "b"], {"a": 5}, {"seen": 1, "unseen": 6}),
+        (["--domain", "*/{domain}_*", "--test", "b", "0"], {"a": 6}, {"unseen": 6}),
+        (["--domain", "*/{domain}_*", "--test", "b", "0.5"], {"a": 3}, {"seen": 3, "unseen": 6}),
         (["--clients", "2", "--test", "*/b_[0]"], None, None),
         (["--clients", "2", "--test", "JPEGImages/b_*"], {"0": 3, "1": 3}, {"test": 6}),
         (["--clients", "2", "--test", "val.txt"], {"0": 5, "1": 5}, {"test": 2}),
@@ -119,7 +119,7 @@ def test_names_in_two_spellings_are_pairs_and_hidden_folders_are_counted(voc, pr
     assert len(read_split(voc / "splits/test").users["test"]) == 1
     for path in voc.glob("*/a_2.*"):
         path.rename(path.with_stem("\u00fc_2"))
-    options = ("--domain", "/([^/]+)_", "--test", "u\u0308", "--overwrite")
+    options = ("--domain", "*/{domain}_*", "--test", "u\u0308", "--overwrite")
     out = prepare("segmentation", voc, *VOC, *options)
     assert "domains: a (4), b (6), \u00fc (2)" in out and "unseen: 2" in out
 
@@ -175,8 +175,8 @@ def damage(root: Path, what: str) -> None:
         ("no pairs", [], r"12 files match JPEGImages/\*\.jpg, 0 match .*change these globs"),
         ("", ["--labels", "*/*.png"], r"--labels: .* must have the wildcards of"),
         ("", ["--labels", "../*.png"], r"--labels: .* has an empty part"),
-        ("", ["--domain", "(x)"], r"--domain: '\(x\)' finds no group"),
-        ("", ["--domain", "("], r"--domain: "),
+        ("", ["--domain", "{domain}/x"], r"--domain: '.domain./x' does not match"),
+        ("", ["--domain", "("], r"--domain: must have .domain. once"),
         ("", ["--partition", "domain"], r"--partition: domain needs --domain"),
         ("", ["--test", "1.5"], r"--test: must be one share, from 0 to below 1"),
         ("", ["--test", "JPEGImages/*"], r"every image is a test image"),

@@ -48,7 +48,7 @@ def labels(dataset: MMSegDataset, index: int = 0) -> list[int]:
 
 
 def test_a_layout_of_ones_own(own: dict) -> None:
-    dataset = MMSegDataset(own, domain="train/([^/]+)/")
+    dataset = MMSegDataset(own, domain="**/train/{domain}/*")
     assert dataset.domains == dataset.users == ["east"] * 2 + ["north"] * 2
     assert dataset.positions == [0, 1, 0, 1]
     assert dataset.metainfo == {"classes": tuple(CLASSES), "palette": COLORS, "ignore_index": 255}
@@ -56,7 +56,7 @@ def test_a_layout_of_ones_own(own: dict) -> None:
     assert image.parts[-4:] == ("img_dir", "train", "north", "1.jpg") and label.name == "1.png"
     assert labels(dataset) == [0, 1, 2, 255]
     assert dataset[0]["inputs"].shape == (3, 1, 4)
-    north = MMSegDataset(own, domain="train/([^/]+)/", domains="north", mirror=True)
+    north = MMSegDataset(own, domain="**/{domain}/*", domains="north", mirror=True)
     assert set(north.domains) == {"north"} and len(north) == 4
     assert labels(north, 2) == [255, 2, 1, 0]
     assert north.split_checksum == dataset.split_checksum
@@ -128,7 +128,7 @@ def test_pascal_voc(tmp_path: Path) -> None:
     (tmp_path / "train.txt").write_text("2007_000032\n2008_000015\n")
     source = {"type": "PascalVOCDataset", "data_root": str(tmp_path), "ann_file": "train.txt"}
     source["data_prefix"] = {"img_path": "JPEGImages", "seg_map_path": "SegmentationClass"}
-    dataset = MMSegDataset(source, domain=r"/(\d+)_")
+    dataset = MMSegDataset(source, domain="JPEGImages/{domain}_*")
     assert dataset.domains == ["2007", "2008"] and labels(dataset) == [0, 1, 20, 255]
 
 
@@ -161,8 +161,8 @@ def test_pascal_voc(tmp_path: Path) -> None:
         ({"pipeline": []}, {}, r"source\.pipeline: is set by the run itself"),
         ({"type": "IDDADataset"}, {}, r"source\.type: IDDADataset is not a BaseSegDataset"),
         ({"type": "PascalVOCDataset"}, {}, r"dataset\.source: .*'ann_file' is missing"),
-        ({}, {"domain": "site_(.)"}, r"dataset\.domain: 'site_\(\.\)' finds no group in 'img_dir/"),
-        ({}, {"domain": "train"}, r"dataset\.domain: 'train' finds no group"),
+        ({}, {"domain": "site_{domain}"}, r"dataset\.domain: 'site_.domain.' does not match 'img_"),
+        ({}, {"domain": "train/*"}, r"dataset\.domain: must have .domain. once, .* not 'train/"),
         ({}, {"domains": "south"}, r"dataset\.domains: has \['south'\], but .* are all"),
         ({}, {"ids": [0, 3]}, r"label_ids: has 1: 3"),
     ],

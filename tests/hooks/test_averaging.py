@@ -146,7 +146,7 @@ def test_wima_keeps_the_models_that_its_checkpoints_need(tmp_path):
 @pytest.mark.parametrize("kind", [{"type": "SWA", "start": 1, "cycle": 1}, {"type": "WIMA"}])
 def test_only_the_parameters_that_match(tmp_path, kind):
     every = {"default_hooks": {"checkpoint": {"interval": 1, "keep_every": 1}}}
-    config, runner, seen = run(tmp_path, {**kind, "parameters": "conv1|bn1"}, 4, **every)
+    config, runner, seen = run(tmp_path, {**kind, "parameters": ["conv1", "bn1*"]}, 4, **every)
     average = seen.evaluated[-1]
     for slot in runner.flat.slots:
         expected = mean(seen.models) if slot.name.startswith(("conv1", "bn1")) else seen.models[-1]
