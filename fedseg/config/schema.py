@@ -13,16 +13,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from annotated_types import Ge, Gt, Interval, Lt, MinLen
+from annotated_types import Ge, Gt, Interval, Lt
 from pydantic import (
     AfterValidator,
     AllowInfNan,
     BaseModel,
     ConfigDict,
     InstanceOf,
-    NonNegativeInt,
     PlainValidator,
-    PositiveInt,
     Strict,
     TypeAdapter,
     ValidationError,
@@ -55,39 +53,6 @@ Positive = Annotated[Float32, Gt(0)]
 Share = Annotated[Float32, Interval(ge=0, le=1)]
 PositiveShare = Annotated[Float32, Interval(gt=0, le=1)]
 Decay = Annotated[Float32, Interval(ge=0, lt=1)]
-
-# what PyTorch's optimizers and MMEngine's schedules do not check themselves: their arguments mean
-# the same wherever they occur
-OPTIMIZER: Mapping[str, Any] = {
-    "lr": NonNegative,
-    "weight_decay": NonNegative,
-    "momentum": Decay,
-    "dampening": Share,
-    "betas": tuple[Decay, Decay],
-    "eps": NonNegative,
-    "lr_decay": NonNegative,
-    "initial_accumulator_value": NonNegative,
-}
-SCHEDULE: Mapping[str, Any] = {
-    **dict.fromkeys(("div_factor", "final_div_factor", "power"), Positive),
-    **dict.fromkeys(("gamma", "eta_min", "eta_max"), NonNegative | None),
-    **dict.fromkeys(("factor", "start_factor", "end_factor"), Share),
-    **dict.fromkeys(("eta_min_ratio", "pct_start"), Share | None),
-    **dict.fromkeys(("step_size", "T_max", "end"), PositiveInt),
-    "total_steps": PositiveInt | None,
-    "begin": NonNegativeInt,
-    "milestones": Annotated[Sequence[NonNegativeInt], MinLen(1)],
-    "periods": Annotated[Sequence[PositiveInt], MinLen(1)],
-}
-CLIPPING: Mapping[str, Any] = {
-    **dict.fromkeys(("max_norm", "clip_value"), Positive),
-    "norm_type": Annotated[float, Gt(0), AllowInfNan()],
-}
-RANGES = {  # by module
-    "torch.optim": OPTIMIZER,
-    "torch.nn.utils.clip_grad": CLIPPING,
-    "mmengine.optim.scheduler": SCHEDULE,
-}
 
 
 def check_arguments(
@@ -217,7 +182,6 @@ class Signature:
                 break
             part_hints = _read_hints(called)
             loose = part.__module__.partition(".")[0] in LOOSE
-            ranges = next((r for m, r in RANGES.items() if part.__module__.startswith(m)), {})
             for name, parameter in parameters.items():
                 if parameter.kind not in STARS:
                     hint = part_hints.get(name, Any)
@@ -227,8 +191,8 @@ class Signature:
                     if hint is float and isinstance(default, float) and not math.isfinite(default):
                         hint = Annotated[float, AllowInfNan()]
                     self.parameters.setdefault(name, []).append(parameter)
-                    if name in part_hints or name in ranges:  # else a base class says it
-                        hints.setdefault(name, ranges.get(name, hint))
+                    if name in part_hints:  # else a base class says it
+                        hints.setdefault(name, hint)
             if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
                 self.takes_any = False
                 break

@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn.utils import clip_grad_norm_, clip_grad_value_
 
 from fedseg.checks import shown
-from fedseg.config.schema import NonNegative, check_arguments, check_value, check_values
+from fedseg.config.schema import NonNegative, Positive, check_arguments, check_value, check_values
 from fedseg.core.client import Client
 from fedseg.core.flat import FlatModel
 from fedseg.errors import DEBUG, ConfigError
@@ -32,6 +32,7 @@ PARAMWISE = {
     "norm_decay_mult": NonNegative,
 }
 MULTIPLIERS = {"lr_mult": NonNegative, "decay_mult": NonNegative}  # of custom_keys
+THRESHOLDS = {"max_norm": Positive, "clip_value": Positive}  # of clip_grad
 BUILT_BEFORE = ("optimizer", "constructor", "paramwise_cfg")  # keys read before the wrapper's
 
 
@@ -136,6 +137,7 @@ def _check_clipping(config: Mapping | None) -> None:
     kind = options.pop("type", "norm")
     check_value(f"{field}.type", kind, Literal["norm", "value"])
     check_arguments(clips[kind], options, field, ("parameters",))
+    check_values(options, THRESHOLDS, field)
 
 
 def build_local_optimizer(config: Mapping, flat: FlatModel, max_rounds: int) -> OptimWrapper:
