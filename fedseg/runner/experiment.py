@@ -1,7 +1,6 @@
 """From a config file to a finished run: what the command lines share."""
 
 import ast
-import re
 import tempfile
 import warnings
 from collections.abc import Mapping, Sequence
@@ -9,19 +8,22 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from mmengine.config import Config, DictAction
+from mmengine.config import Config
 
 from fedseg.checks import walk
 from fedseg.config.components import VAL, check_roots
 from fedseg.config.compose import COMPOSED, compose, make_importable, setting_file
 from fedseg.config.layers import get, layers_of, naming, read_file, set_values
 from fedseg.config.schema import check_value
-from fedseg.errors import ConfigError, Mistakes
+from fedseg.errors import ConfigError
 from fedseg.models.network_options import read_network
 from fedseg.runner.config import check_config, complete_config, drop_weights, import_modules
 
 # overrides of config fields: by key, or KEY=VALUE
 Options = Mapping[str, Any] | Sequence[str | Mapping[str, Any]] | str
+# values of options that other languages write otherwise -> as Python writes them
+NAMED_VALUES = {"true": "True", "false": "False", "none": "None", "null": "None"}
+OPENINGS = ("[", "(", "{", "dict(", "'", '"')  # with which a list, dict or quoted text begins
 
 
 def load_config(
@@ -181,61 +183,55 @@ def _count_gpus() -> int:
 def override_fields(config: Config, options: Options) -> None:
     """Apply ``--cfg-options`` in place; ConfigError if one is malformed or does not fit."""
     overrides: dict[str, Any] = {}
-    mistakes = Mistakes()
     for option in [options] if isinstance(options, str | Mapping) else options:
         if isinstance(option, Mapping):
             overrides.update(option)
             continue
-        key, separator, value = option.partition("=")
+        key, separator, text = option.partition("=")
         if not separator or not key:
-            mistakes.add(f"--cfg-options: {option!r} is not of the form KEY=VALUE")
-            continue
-        try:
-            overrides[key] = _option_value(value)
-        except (AssertionError, RecursionError):  # MMEngine's, of some of them
-            mistakes.add(f"--cfg-options: {option!r} has unbalanced brackets")
-        except (SyntaxError, TypeError, ValueError):
-            mistakes.add(
-                f"--cfg-options: {option!r} is not a Python value such as dict(type='SGD', lr=0.1)"
-            )
+            raise ConfigError(f"--cfg-options: {option!r} is not of the form KEY=VALUE")
+        overrides[key] = _read_value(f"--cfg-options: {key}", text.strip())
     # those of the test first: the others then leave it as it is
     for key in sorted(overrides, key=lambda key: not key.startswith("test_")):
-        value = overrides[key]
-        with mistakes:
-            if key.partition(".")[0] in COMPOSED:
-                raise ConfigError(
-                    f"--cfg-options: {key}: would have no effect, the config is composed already: "
-                    "name methods with --with, and a setting as the config"
-                )
-            set_values(config, "--cfg-options", {key: value})
-    mistakes.tell()
+        if key.partition(".")[0] in COMPOSED:
+            raise ConfigError(
+                f"--cfg-options: {key}: would have no effect, the config is composed already: "
+                "name methods with --with, and a setting as the config"
+            )
+        set_values(config, "--cfg-options", {key: overrides[key]})
 
 
-def _option_value(text: str) -> Any:
-    """As MMEngine's tools read it: numbers, booleans, None, lists, text; besides, dicts.
+def _read_value(field: str, text: str) -> Any:
+    """The Python value that a text is, such as a number or a list of dicts; else the text itself.
 
-    MMEngine takes all spaces out; here a single value keeps them, for paths that have some, and a
-    quoted text its commas, unless it begins with a bracket.
+    Raises:
+        ConfigError: the text is almost a value, so it is not clear what is meant.
     """
-    if re.match(r"\s*[([]*(dict\(|\{)", text):
-        return ast.literal_eval(_DictCalls().visit(ast.parse(text.strip(), mode="eval")))
-    if re.fullmatch(r"""(['"])(?![([])[^'"]*,[^'"]*\1""", text):  # a text with a comma, no list
-        return text[1:-1]
-    plain = text.strip("'\"")
-    if "," in plain or plain.startswith(("(", "[")):
-        return DictAction._parse_iterable(text)
-    return DictAction._parse_int_float_bool(plain)
+    if text.lower() in NAMED_VALUES and text not in NAMED_VALUES.values():
+        raise ConfigError(f"{field}: must be {NAMED_VALUES[text.lower()]}, not {text}")
+    try:
+        value = ast.literal_eval(_DictCalls().visit(ast.parse(text, mode="eval")))
+    except (SyntaxError, TypeError, ValueError) as error:
+        if text.startswith(OPENINGS):
+            form = "a Python value such as [1, 2], ['a', 'b'] or dict(type='SGD', lr=0.1)"
+            raise ConfigError(f"{field}: must be {form}, not {text}") from error
+        return text
+    if isinstance(value, tuple) and not text.startswith("("):
+        raise ConfigError(f"{field}: a list needs brackets: [{text}]")
+    return value
 
 
 class _DictCalls(ast.NodeTransformer):
-    """Replaces ``dict(a=1)`` in an expression by ``{"a": 1}``, which is a literal."""
+    """Replaces ``dict(a=1)`` in an expression, as configs write it, by ``{"a": 1}``, a literal."""
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
-        if not isinstance(node.func, ast.Name) or node.func.id != "dict" or node.args:
+        names = [keyword.arg for keyword in node.keywords]
+        is_dict = isinstance(node.func, ast.Name) and node.func.id == "dict"
+        if not is_dict or node.args or None in names:  # dict(...), dict(**options)
             return node
-        keys = [keyword.arg and ast.Constant(keyword.arg) for keyword in node.keywords]
-        return ast.Dict(keys, [keyword.value for keyword in node.keywords])
+        values = [keyword.value for keyword in node.keywords]
+        return ast.Dict([ast.Constant(name) for name in names], values)
 
 
 def check(config: Config, *loaders: str) -> Config:

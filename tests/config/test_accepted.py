@@ -24,7 +24,7 @@ OPTIONS = {  # on the command line or in --grid -> the sentence
     "optimizer_config.grad_clip=1": (
         "optimizer_config: has no effect here: set optim_wrapper.clip_grad"
     ),
-    "launcher=none": "launcher: has no effect here: use --workers to train on several GPUs",
+    "launcher=pytorch": "launcher: has no effect here: use --workers to train on several GPUs",
     "log_processor.window_size=10": "log_processor: has no effect here: set default_hooks.progress",
     "wandb.project=drift": (
         "wandb: has no effect here: set visualizer.vis_backends=[dict(type='WandbVisBackend')]"

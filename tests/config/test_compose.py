@@ -222,7 +222,7 @@ def test_imports_of_all_parts_are_kept(mine, write):
     own = 'custom_imports = dict(imports=["string"])\n'
     path = write("own.py", f'setting = "base.py"\nmethods = ["one"]\n{own}')
     assert compose(path, ["two"]).custom_imports.imports == ["json", "ast", "csv", "string"]
-    given = load_config(path, options=["custom_imports.imports=[bisect,csv]"])
+    given = load_config(path, options=["custom_imports.imports=['bisect', 'csv']"])
     assert given.custom_imports.imports == ["json", "csv", "ast", "string", "bisect"]
     path = write("alone.py", f'setting = "base.py"\n{own.replace("dict(", "dict(_delete_=True, ")}')
     assert compose(path).custom_imports.imports == ["string"]
@@ -454,15 +454,11 @@ def test_bases_are_found_from_anywhere(tmp_path):
             compose(lost)
 
 
-def test_all_mistakes_in_methods_and_options_are_told_at_once():
+def test_all_mistakes_in_methods_are_told_at_once():
     with pytest.raises(ConfigError, match=r"(?s)'fedasan'.*'fedasam'.*\n.*'swaa'.*'swa'"):
         load_config("idda_rainy", ["fedasan", "swaa"])
     with pytest.raises(ConfigError, match=r"fedasam and fedsam contradict.*\n.*swa and wima"):
         load_config("cifar10_a0", ["swa", "wima", "fedsam", "fedasam"])
-    with pytest.raises(ConfigError, match=r"(?s)'seed'.*KEY=VALUE\n.*'crop=\(1,'.*brackets"):
-        load_config("idda_rainy", options=["seed", "crop=(1,"])
-    with pytest.raises(ConfigError, match="brackets"):
-        load_config("idda_rainy", options=["steps=[(1,2],3)"])
 
 
 @pytest.mark.parametrize(
@@ -478,9 +474,12 @@ def test_an_option_may_be_a_dict_or_a_list_of_dicts(option, value):
     assert config.executor.options == value
 
 
-@pytest.mark.parametrize("value", ["dict(type=RayExecutor)", "dict(type='a'", "[dict(1)]"])
+@pytest.mark.parametrize(
+    "value",
+    ["dict(...)", "dict(type=RayExecutor)", "dict(type='a'", "[dict(1)]", "dict(**{'a': 1})"],
+)
 def test_an_option_that_is_no_dict_after_all_is_refused(value):
-    with pytest.raises(ConfigError, match=r"^--cfg-options: .* is not a Python value such as dict"):
+    with pytest.raises(ConfigError, match=r"^--cfg-options: executor: must be .*dict\(type='SGD'"):
         load_config("idda_rainy", options=[f"executor={value}"])
 
 

@@ -358,7 +358,7 @@ def test_a_command_has_the_options_of_its_run_or_says_that_it_has_not(trained):
     assert sorted(options[0].split()) == sorted([*numbers, window])
     others = (
         trained("train_dataloader.dataset.split=$(touch x)"),
-        trained("custom_imports.imports=[evil]"),
+        trained("custom_imports.imports=['evil']"),
         trained(*(f"algorithm.x{number}=1" for number in range(7))),
     )
     for results in others:
