@@ -19,8 +19,8 @@ def main() -> None:
     parser.add_argument("--only", metavar="KEY", default="", help="show only this key")
     arguments = parser.parse_args()
     from fedseg.config.compose import compose, setting_file
-    from fedseg.config.keys import select
     from fedseg.config.layers import CONFIGS, find_layer, layers_of, naming
+    from fedseg.config.roles import select
     from fedseg.runner.config import check_unknown_keys
     from fedseg.runner.experiment import override_fields
 

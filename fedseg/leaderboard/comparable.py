@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from fedseg.config.keys import PROTOCOL, select
+from fedseg.config.roles import PROTOCOL, select
 from fedseg.leaderboard.benchmarks import DATASETS, MODELS, Benchmark, Setting
 from fedseg.leaderboard.methods import AUGMENTATIONS, batchnorm_policy, component_type
 from fedseg.metric_names import Metric

@@ -21,8 +21,8 @@ from PIL import Image
 
 from fedseg.checks import is_number
 from fedseg.config.compose import known_configs
-from fedseg.config.keys import MEASUREMENT, METHOD, PROTOCOL, keep, select
 from fedseg.config.layers import naming
+from fedseg.config.roles import MEASUREMENT, METHOD, PROTOCOL, keep, select
 from fedseg.errors import ConfigError, UserError, lacks_memory
 from fedseg.files import atomic_writer, write_text
 from fedseg.runner.config import complete_config

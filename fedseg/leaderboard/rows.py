@@ -7,7 +7,7 @@ from functools import cache
 from typing import NamedTuple
 
 from fedseg.checks import is_number, shown
-from fedseg.config.keys import METHOD, PROTOCOL, select
+from fedseg.config.roles import METHOD, PROTOCOL, select
 from fedseg.leaderboard.benchmarks import Benchmark, Column, records_of
 from fedseg.leaderboard.methods import Method, method_of_record, method_of_results
 from fedseg.leaderboard.reference import Published, read_json

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fedseg.checks import is_number
-from fedseg.config.keys import ENVIRONMENT, METHOD, PROTOCOL, select
+from fedseg.config.roles import ENVIRONMENT, METHOD, PROTOCOL, select
 from fedseg.errors import DataError
 from fedseg.metric_names import MAIN_METRICS, Metric, find_set, main_metric
 from fedseg.names import short_names

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from fedseg.config.keys import select
+from fedseg.config.roles import select
 from fedseg.core.hook import Run
 from fedseg.core.server import Server
 from fedseg.errors import ConfigError, DataError, lacks_memory

@@ -14,7 +14,7 @@ from pprint import pformat
 from typing import Any
 
 from fedseg.checks import shown, walk
-from fedseg.config.keys import MEASUREMENT, METHOD, PLACE, PROTOCOL, ROLES, keep
+from fedseg.config.roles import MEASUREMENT, METHOD, PLACE, PROTOCOL, ROLES, keep
 from fedseg.errors import ConfigError, DataError
 from fedseg.files import digest, own_path, read_json, sha256
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import toyresults
 
-from fedseg.config.keys import select
+from fedseg.config.roles import select
 from fedseg.leaderboard.benchmarks import benchmarks, settings
 from fedseg.leaderboard.comparable import Match, matches, protocol_of
 

@@ -1,12 +1,12 @@
-"""The table of keys covers what shipped configs say, and digests and comparisons filter it."""
+"""The table of roles covers what shipped configs say, and digests and comparisons filter it."""
 
 from pathlib import Path
 
 import pytest
 
 from fedseg.config.compose import Composition, compose
-from fedseg.config.keys import ROLES, TABLE, keep, role, row, select
 from fedseg.config.layers import CONFIGS
+from fedseg.config.roles import PATTERNS, ROLES, find_role, keep, role, select
 from fedseg.errors import ConfigError
 from fedseg.runner.config import KEYS, complete_config
 from fedseg.runner.experiment import load_config
@@ -16,12 +16,12 @@ pytestmark = pytest.mark.usefixtures("configs_read_once")
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda path: path.stem)
-def test_every_key_of_a_shipped_setting_has_a_row(setting: Path):
+def test_every_key_of_a_shipped_setting_has_a_role(setting: Path):
     config = complete_config(compose(setting)).to_dict()
-    assert [key for key in select(config) if row(key) is None] == []
+    assert [key for key in select(config) if find_role(key) is None] == []
 
 
-def test_every_key_that_a_method_sets_has_a_row():
+def test_every_key_that_a_method_sets_has_a_role():
     places = {
         path.stem: setting for setting in SETTINGS for path in Composition(setting).known.values()
     }
@@ -31,15 +31,15 @@ def test_every_key_that_a_method_sets_has_a_row():
                 config = complete_config(compose(setting, [name])).to_dict()
             except ConfigError:  # it is for other settings
                 continue
-            assert [key for key in select(config) if row(key) is None] == [], name
+            assert [key for key in select(config) if find_role(key) is None] == [], name
             del places[name]
             break
     assert places == {}
 
 
-def test_every_key_that_a_config_may_have_at_the_top_has_a_row():
-    assert [key for key in KEYS if row(key) is None] == []
-    assert {one.role for one in TABLE} == set(ROLES)
+def test_every_key_that_a_config_may_have_at_the_top_has_a_role():
+    assert [key for key in KEYS if find_role(key) is None] == []
+    assert set(PATTERNS.values()) == set(ROLES)
 
 
 CONFIG = {
@@ -70,14 +70,37 @@ def test_keys_are_selected_by_their_roles():
         "train_dataloader.dataset.data_root",
         "work_dir",
     }
-    assert row("sizes") is None and role("sizes") == "method"
+    assert find_role("sizes") is None and role("sizes") == "method"
     assert len(select(CONFIG)) == sum(len(select(CONFIG, one)) for one in ROLES)
 
 
+CONTINUED = {
+    "channels_last": True,
+    "device": "cpu",
+    "train_cfg": {"max_rounds": 3, "local_epochs": 1, "val_last_interval": 5},
+    "averaging": {"start": 2, "window": 4, "priority": "LOW"},
+    "param_scheduler": [{"end": 4}],
+    "train_dataloader": {
+        "batch_size": 8,
+        "timeout": 20,
+        "collate_fn": {"type": "stack"},
+        "partition": {"alpha": 0.5},
+    },
+    "val_dataloader": {"seen": {"final_only": True, "timeout": 20}},
+}
+
+
 def test_a_resumed_run_may_change_some_keys():
-    fixed = select(CONFIG, resumed=True)
+    fixed = select({**CONFIG, **CONTINUED}, resumed=True)
     assert {"randomness.seed", "algorithm.alpha", "optim_wrapper.optimizer.lr"} <= set(fixed)
-    assert not {"train_cfg.max_rounds", "work_dir", "sizes"} & set(fixed)
+    assert set(fixed) & set(select(CONTINUED)) == {
+        "channels_last",
+        "train_cfg.local_epochs",
+        "averaging.window",
+        "train_dataloader.batch_size",
+        "train_dataloader.collate_fn.type",
+    }
+    assert not {"work_dir", "sizes"} & set(fixed)
 
 
 def test_what_is_kept_stays_nested():
