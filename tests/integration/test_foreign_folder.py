@@ -73,12 +73,8 @@ def call(tmp_path_factory):
     return call
 
 
-def test_no_module_of_the_current_folder_is_executed(call):
-    """The first command as the program that is installed, the others in one process."""
-    call(f"{TRAIN} --work-dir run")
-    call(*COMMANDS)
-
-
 @pytest.mark.skipif(find_spec("ray") is None, reason="needs Ray")
-def test_nor_by_workers_of_ray(call):
-    call(f"{TRAIN} --work-dir parallel --workers 2")
+def test_no_module_of_the_current_folder_is_executed(call):
+    """Training with workers as the program that is installed, then the others in one process."""
+    call(f"{TRAIN} --work-dir run --workers 2")
+    call(*COMMANDS)

@@ -67,10 +67,12 @@ def test_using_a_model(terminal, small_config, is_new_user):
         given.photograph(terminal.folder / name)
     for root in ("demo_weather", "idda"):
         given.streets(small_config, terminal.folder / "data" / root)
-    small_input = "" if is_new_user else "--size 64x128 --batch-size 1"
+    small_input = given.FEW_CLIENTS
+    if not is_new_user:
+        small_input = f"{given.FEW_IMAGES} --size 64x128 --batch-size 1"
     instead = {
         "fedseg prepare idda": skip,  # test_demo.py renders
-        "fedseg profile idda_rainy": add(f"{given.FEW_CLIENTS} {small_input}"),
+        "fedseg profile idda_rainy": add(small_input),
     }
     walk(terminal, "docs/using_a_model.md", instead)
     predictions = terminal.folder / "predictions"
