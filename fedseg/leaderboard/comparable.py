@@ -94,7 +94,7 @@ def _is_default(key: str, value: Any) -> bool:
 
 def clients_per_round(results: Results) -> Participation:
     """The number of clients in a round; of those drawn one by one, the number on average."""
-    sampler = (results.config or {}).get("client_sampler") or {}
+    sampler = results.config.get("client_sampler") or {}
     if sampler.get("type") != POISSON:
         return results.clients_per_round
     wanted = sampler["clients_per_round"]
@@ -109,8 +109,8 @@ def model_name(results: Results) -> str:
 
 def matches(results: Results, settings: Sequence[Setting]) -> list["Match"]:
     """A run beside each of some settings."""
-    parts = deciding_parts(results.config or {})
-    protocol = None if results.config is None else protocol_of(results.config)
+    parts = deciding_parts(results.config)
+    protocol = protocol_of(results.config)
     return [Match(results, setting, protocol, parts) for setting in settings]
 
 
@@ -120,7 +120,7 @@ class Match:
 
     results: Results
     setting: Setting
-    protocol: Mapping[str, Any] | None  # of the run; None: its config is not there
+    protocol: Mapping[str, Any]  # of the run
     parts: Mapping[str, Any]  # of the run's method, as in :func:`deciding_parts`
 
     @cached_property
@@ -176,7 +176,7 @@ class Match:
             return True
         keys = self._all_differences
         if self.setting.protocol[f"{PARTITION}type"] == "NaturalPartition":
-            return self.protocol is not None and SPLIT not in keys
+            return SPLIT not in keys
         return not any(key.startswith(PARTITION) and key != CLIENTS for key in keys)
 
     @property
@@ -233,8 +233,6 @@ class Match:
 
     def _differences_in(self, domains: Iterable[str]) -> dict[str, tuple[Any, Any]]:
         """All differences but those in other test sets than ``domains``."""
-        if self.protocol is None:
-            return {}
         tests = tuple(f"val_dataloader.{domain}." for domain in domains)
         batches = [f"{test}batch_size" for test in tests if self.parts["bn"] is None]
 
@@ -258,8 +256,6 @@ class Match:
         return fewest
 
     def _other_protocol(self, differences: Mapping[str, tuple[Any, Any]]) -> Iterator[str]:
-        if self.protocol is None:
-            yield "the protocol is not known: config.json is missing beside results.json"
         owners = [key.removesuffix("type") for key in differences if key.endswith(".type")]
         first = [key for key in DECISIVE if key in differences]
         for key in dict.fromkeys((*first, *differences)):

@@ -83,10 +83,10 @@ def method_of_results(results: Results, local_epochs: int | None) -> Method:
     extra = _join(extra, "1/N" if results.algorithm.get("uniform") else None)
     weighted = component_type(results.local_loss) == WEIGHTS
     extra = _join(extra, "class weights" if weighted else None)
-    extra = _join(extra, *_parts(results.config or {}))
+    extra = _join(extra, *_parts(results.config))
     algorithm = _with_local_optimizer(algorithm, component_type(results.optim_wrapper))
     averaging = component_type(results.averaging).lower() or None
-    bn = batchnorm_policy(results.config or {})
+    bn = batchnorm_policy(results.config)
     return Method(algorithm, averaging, bn, _augmentation(results), server_opt, extra)
 
 

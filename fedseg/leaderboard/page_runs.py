@@ -93,7 +93,7 @@ def train_command(results: Results) -> tuple[str, str]:
         return "", ""
     chosen = f" --with {' '.join(names[1:])}" if names[1:] else ""
     command = f"fedseg train {names[0]}{chosen} --seed {results.seed}{' --amp' * results.amp}"
-    recorded = _recipe(results.config or {})
+    recorded = _recipe(results.config)
     if recorded == composed:
         return command, ""
     old, new = select(composed), select(recorded)
@@ -179,10 +179,8 @@ def _clients(run: FoundRun, messages: list[str]) -> dict[str, Any] | None:
     return {"rounds": rounds, "names": names, "values": values, "images": images}
 
 
-def _config(run: FoundRun, folder: Path) -> str | None:
-    """Write a run's recorded config anew, as data; None if it recorded none."""
-    if run.results.config is None:
-        return None
+def _config(run: FoundRun, folder: Path) -> str:
+    """Write a run's recorded config anew, as data."""
     text = config_json(run.results.config)
     name = f"{hashlib.sha256(text.encode()).hexdigest()[:20]}.json"
     write_text(folder / name, text)

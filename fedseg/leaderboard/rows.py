@@ -87,8 +87,7 @@ def run_row(
 
 def with_options(rows: Sequence[Row], results: Mapping[str, Results]) -> list[Row]:
     """Rows of runs; where method and name are one, the method names the options that differ."""
-    configs = [results[row.runs[0]].config or {} for row in rows]
-    options = [select(config, METHOD, PROTOCOL) for config in configs]
+    options = [select(results[row.runs[0]].config, METHOD, PROTOCOL) for row in rows]
     alike: dict[tuple[Method, str], list[Mapping]] = {}
     for row, values in zip(rows, options, strict=True):
         alike.setdefault((row.method, row.name), []).append(values)

@@ -34,9 +34,7 @@ from fedseg.runs.schema import (
     FILE_NAME,
     OWN_DIGEST,
     DataFacts,
-    Results,
     ResultsFile,
-    derive,
     own_digest,
     read_results_file,
 )
@@ -192,11 +190,6 @@ def _compare_config(outcome: Verification, results: ResultsFile, config: Config)
         "experiment_sha256": experiment_digest(config),
         "seed": config.randomness.seed,
     }
-    if isinstance(results, Results):  # of version 4, which repeats what the config says
-        values = json.loads(json.dumps(config.to_dict(), default=repr))
-        derived = derive(results, values, results.name)
-        computed |= {k: v for k, v in derived.items() if k != "config"}
-        computed["model"] |= {"parameters": outcome.runner.flat.num_parameters}
     outcome.compare(results.model_dump(include=set(computed)), plain(computed), "", "config")
 
 

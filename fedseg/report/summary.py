@@ -193,9 +193,7 @@ def _next_steps(results: Results, folder: Path, real_config: str | Path | None) 
 
 
 def _has_tests(results: Results) -> bool:
-    """True if the run's config has test images; of an unreadable one, if it was evaluated."""
-    if results.config is None:
-        return bool(results.final)
+    """True if the run's config has test images."""
     return results.config.get("test_dataloader") is not None
 
 

@@ -1,8 +1,7 @@
 """``results.json``: the schema, and its strict reader.
 
 The file holds what nothing else beside it says. :class:`Results` has besides what the composed
-config says (``config.json``) and what follows from the curves. In files of version 4, all of it
-stands in the file.
+config says (``config.json``) and what follows from the curves.
 """
 
 from collections.abc import Mapping, Sequence
@@ -41,7 +40,6 @@ from fedseg.runs.history import (
 )
 
 RESULTS_SCHEMA_VERSION = 5  # of results.json
-SELF_CONTAINED = 4  # the version in which the file repeated config and curves
 TEST_SCHEMA_VERSION = 1  # of test_results.json, which fedseg test writes
 FILE_NAME = "results.json"
 OWN_DIGEST = "results_sha256"
@@ -119,7 +117,7 @@ class ResultsFile(HistoryFacts):
     )
     config_sha256: Text = Field(description="checksum of the config")
     experiment_sha256: Text = Field(description="the same for all seeds of an experiment")
-    config_json_sha256: Text | None = Field(None, description="checksum of the file `config.json`")
+    config_json_sha256: Text = Field(description="checksum of the file `config.json`")
     versions: dict[Text, Text] = Field(description="of Python, fedseg and the packages it needs")
     device: Text = Field(description="such as `cpu`")
     hardware: Text = Field(description="name of the GPU, or instruction set of the CPU")
@@ -153,9 +151,8 @@ class Results(ResultsFile, Summary):
     """A finished run; components are as configured, or None."""
 
     data: dict[Name, DataEntry]
-    parameters: Positive = 1  # as model.parameters
-    # what config.json says, and its content if it is there:
-    config: dict[str, Any] | None = None
+    # the content of config.json, and what it says:
+    config: dict[str, Any]
     rounds: Positive
     setting: Name | None = None  # of a composed config
     methods: list[Name] | None = None  # likewise
@@ -198,55 +195,39 @@ def read_results(path: str | Path, strict: bool = True) -> Results:
     """
     path = Path(path)
     file = read_results_file(path)
-    try:
-        config = recorded_config(path.parent, file.config_json_sha256)
-    except DataError:
-        if not isinstance(file, Results):
-            raise
-        config = None
-    if isinstance(file, Results):
-        results = file.model_copy(update={"config": config})
-    else:
-        derived = derive(file, config, path.parent / CONFIG_FILE)
-        content = {**file.model_dump(), **derived}
-        results = read_model(Results, content, path.parent / CONFIG_FILE)
+    config = recorded_config(path.parent, file.config_json_sha256)
+    results = with_config(file, config, path.parent / CONFIG_FILE)
     if strict:
         _check_rankable(results, path)
     return results
 
 
 def read_results_file(path: Path) -> ResultsFile:
-    """A ``results.json`` alone; one of version 4 says all of :class:`Results`."""
+    """A ``results.json`` alone."""
     if not path.is_file():
         raise DataError(f"{path}: is missing: the run is not finished, or this is no run's folder")
     content = read_json(path, REWRITE)
     if not isinstance(content, dict) or "schema_version" not in content:
         raise DataError(f"{path}: is not a results.json of fedseg: it has no schema_version")
+    version = content["schema_version"]
+    if version != RESULTS_SCHEMA_VERSION:
+        raise DataError(
+            f"{path}: schema_version: must be {RESULTS_SCHEMA_VERSION}, not {shown(version, 20)}: "
+            f"update fedseg if it is older than the file, else {REWRITE}"
+        )
     edited = "" if content.get(OWN_DIGEST) == own_digest(content) else EDITED
     edited = UNSIGNED if content.get(OWN_DIGEST) is None else edited
-    version = read_model(_Version, content, path).schema_version
-    if version > RESULTS_SCHEMA_VERSION:
-        raise DataError(
-            f"{path}: schema_version: is {version}, this fedseg reads up to "
-            f"{RESULTS_SCHEMA_VERSION}: update fedseg"
-        )
-    if version < SELF_CONTAINED:
-        raise DataError(f"{path}: schema_version: {version} can no longer be read; {REWRITE}")
-    kind = Results if version == SELF_CONTAINED else ResultsFile
-    known = kind.model_fields.keys() - {"config", "extras", "edited"}
+    known = ResultsFile.model_fields.keys() - {"extras", "edited"}
     extras = {key: content.pop(key) for key in content.keys() - known}
-    file = read_model(kind, {**content, "extras": extras, "edited": edited}, path, REWRITE)
-    if isinstance(file, Results):
-        return file.model_copy(update={"parameters": file.model.parameters})
-    return file
+    return read_model(ResultsFile, {**content, "extras": extras, "edited": edited}, path, REWRITE)
 
 
-class _Version(FilePart):
-    schema_version: int
+def with_config(file: ResultsFile, config: Mapping[str, Any], path: Path) -> Results:
+    """A file's content with what the recorded config says, and what follows from the curves.
 
-
-def derive(file: ResultsFile, config: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    """The fields of :class:`Results` that are not in the file, or not whole."""
+    Args:
+        path: of the config, for messages.
+    """
     try:
         derived = {"config": config, **plain(config_facts(config))}
         window = config["train_cfg"].get("val_last_rounds", WINDOW)
@@ -260,7 +241,7 @@ def derive(file: ResultsFile, config: Mapping[str, Any], path: Path) -> dict[str
         name: {**unknown, **entry.model_dump(), **by_loader.get(name, {})}
         for name, entry in file.data.items()
     }
-    return derived
+    return read_model(Results, {**file.model_dump(), **derived}, path)
 
 
 def _check_rankable(results: Results, path: Path) -> None:

@@ -76,7 +76,8 @@ def test_seeds_with_other_images_are_rows_of_their_own(board):
 
 def test_a_column_reports_the_mean_of_the_last_rounds_or_the_last_evaluation(board):
     window, final = idda(50.0), toyresults.results("mnist_a01_r3", {"test/accuracy": 50.0})
-    window["final"]["unseen"]["mIoU"] = window["curves"]["figures"]["unseen/mIoU"][-1] = 99.0
+    window["final"]["unseen"]["mIoU"] = 99.0
+    window["curves"]["figures"]["unseen/mIoU"][-2:] = [1.0, 99.0]
     final["final"]["test"]["accuracy"] = final["curves"]["figures"]["test/accuracy"][-1] = 61.0
     found = board(window, final)
     (row,) = ranking(found, RAINY).runs
@@ -179,7 +180,7 @@ def test_data_of_ones_own_are_ranked_in_boards_of_their_own(board, part):
 )
 def test_a_table_of_own_data_has_the_name_of_its_config(board, name, methods, title):
     content = cifar(70.0, data__train__dataset="Blobs", name=name)
-    found = board(content | {"methods": methods})
+    found = board(toyresults.changed(content, methods=methods))
     assert found.rankings[0].title == title
 
 
@@ -279,7 +280,7 @@ def test_synthetic_runs_never_stand_beside_published_numbers(board):
 
 
 def test_a_seed_without_the_last_rounds_is_apart_and_the_others_are_not(board):
-    lost = idda(90.0, seed=2, last_rounds__evaluations=1)
+    lost = idda(90.0, 95.0, seed=2, evaluations=1)
     found = board(idda(50.0, seed=0), idda(52.0, seed=1), lost)
     (row,) = ranking(found, RAINY).runs
     assert row.seeds == (0, 1) and row.cells["unseen"].value == 51
@@ -294,9 +295,9 @@ def test_a_seed_without_the_last_rounds_is_apart_and_the_others_are_not(board):
 
 
 def test_what_keeps_a_run_apart(board, tmp_path):
-    short = cifar(rounds=500, completed_rounds=500, final_round=500)
+    short = cifar(rounds=500, completed_rounds=500)
     alone = cifar(data__train__partition={"type": "SinglePartition"})
-    blobs = cifar(data__train__dataset="Blobs", last_rounds__mean={})
+    blobs = toyresults.results(CIFAR, {}, data__train__dataset="Blobs")
     elsewhere = toyresults.results(RAINY, {"elsewhere/mIoU": 10.0})
     for number, (content, closest, title, reason, found) in enumerate(
         (
@@ -322,11 +323,11 @@ def test_what_keeps_a_run_apart(board, tmp_path):
 def test_a_run_is_placed_where_it_differs_least(board):
     # rendered images with other clients: the path of the split gives the setting away
     demo = toyresults.synthetic(
-        idda(rounds=30, completed_rounds=30, final_round=30, data__train__partition_sha256="a" * 64)
+        idda(rounds=30, completed_rounds=30, data__train__partition_sha256="a" * 64)
     )
     uniform = copy.deepcopy(demo)
     uniform["config"]["train_dataloader"]["dataset"]["split"] = "splits/uniform/rainy/train"
-    found = board(demo, {**uniform, **OTHER})
+    found = board(demo, toyresults.changed(uniform, **OTHER))
     (apart,) = found.apart
     assert sorted(row.closest for row in apart.rows) == [RAINY, "idda_rainy_uniform"]
 
@@ -338,7 +339,6 @@ def test_a_split_of_no_benchmark(board):
             data__train__clients=2,
             rounds=6,
             completed_rounds=6,
-            final_round=6,
             data__train__partition_sha256="a" * 64,
         )
     )
@@ -363,7 +363,6 @@ def corrupted(**changes):
     content = toyresults.results(CIFAR, metrics)
     entry = toyresults.entry("CIFAR10CDataset", {"samples": 950_000}, **changes)
     content["data"]["test:corrupted"] = entry
-    content["last_rounds"]["mean"] = {"test/accuracy": 70.0, "corrupted/accuracy": 50.0}
     return content
 
 
@@ -391,13 +390,12 @@ def test_corruptions_made_here_are_apart_but_the_accuracy_counts(board):
 
 
 def test_rounds_and_traffic_until_a_target(board):
-    content = cifar(
-        62.0,
-        curves__rounds=[50, 2450, 5000, 10_000],
-        curves__bytes=[1, 4_000_000 * 5, 9_000_000 * 5, 80_000_000 * 5],
-        curves__loss=[3.0, 2.0, 2.0, 1.0],
-        curves__figures={"test/accuracy": [10.0, 59.9, 55.0, 62.0]},
-    )
+    content = cifar(62.0)
+    curves = content["curves"]  # from round 5,000
+    curves["rounds"][:0] = [50, 2450]
+    curves["bytes"][:0] = [1, 4_000_000 * 5]
+    curves["loss"][:0] = [3.0, 2.0]
+    curves["figures"]["test/accuracy"][:0] = [10.0, 59.9]
     (row,) = ranking(board(content), f"{CIFAR}_traffic").runs
     # FedAvg's whole run: 1000 parameters of 4 bytes, both ways, 5 clients, 10,000 rounds
     assert values(row) == {"rounds": 2450.0, "traffic": pytest.approx(0.05)}
@@ -430,7 +428,7 @@ def test_a_year_is_recorded_and_not_that_of_a_file(tmp_path):
 @pytest.mark.parametrize("kept", ["the newer", "the unchanged", "the comparable"])
 def test_of_two_runs_of_one_seed_one_counts(board, tmp_path, kept):
     evaluations = 3 if kept == "the comparable" else 20
-    found = board(idda(50.0), idda(60.0, last_rounds__evaluations=evaluations), idda(55.0, seed=1))
+    found = board(idda(50.0), idda(60.0, evaluations=evaluations), idda(55.0, seed=1))
     if kept == "the unchanged":
         path = tmp_path / "1" / "results.json"
         path.write_text(path.read_text().replace("60.0", "99.0"))
@@ -460,8 +458,9 @@ def test_rows_of_one_method_say_in_what_they_differ(board):
 
 
 def test_a_domain_of_ones_own_may_have_the_name_of_a_column(board):
-    mean = {"seconds/accuracy": 70.0}
-    found = board(cifar(70.0, data__train__dataset="Blobs", last_rounds__mean=mean))
+    found = board(
+        toyresults.results(CIFAR, {"seconds/accuracy": 70.0}, data__train__dataset="Blobs")
+    )
     (table,) = (table for table in found.rankings if table.is_own)
     assert table.rows[0].cells[table.columns[0].key].value == 70.0
 
@@ -503,9 +502,9 @@ BAD_VALUES = {
     "a config of another kind": {"config": {"train_dataloader": {"transforms": "x"}, "model": 3}},
     "a component of another kind": {"config__val_dataloader": {"seen": [{"a": 1}, 2, {}]}},
     "a number beyond a float": {"seed": 10**400},
-    "a large number": {"last_rounds__mean": {"unseen/mIoU": 1e308}},
+    "a large number": {"curves__figures__unseen/mIoU": [1e308] * 21},
     "an infinite number": {"seconds": {"wall": float("inf")}},
-    "no rounds": {"completed_rounds": 0, "rounds": 0, "final_round": 0},
+    "no rounds": {"completed_rounds": 0, "rounds": 0},
     "a deep value": {"deep": json.loads("[" * 400 + "]" * 400)},
     "half a character": {"name": "\ud800"},
     "a command to the terminal": {"name": "\x1b[2Jx\x07\u202ey\nz"},

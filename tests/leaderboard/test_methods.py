@@ -50,7 +50,7 @@ def test_algorithms(algorithm, wrapper, key, label):
     [
         ({"local_loss": {"type": "MOON"}}, "moon", "MOON"),
         ({"local_loss": {"type": "MyLoss"}}, "MyLoss", "MyLoss"),
-        ({"model__options": {"stochastic_depth": 0.9}}, "stochdepth", "StochDepth"),
+        ({"config__model__stochastic_depth": 0.9}, "stochdepth", "StochDepth"),
     ],
 )
 def test_local_losses(changes, key, label):

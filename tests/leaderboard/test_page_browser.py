@@ -310,7 +310,7 @@ def test_papers_and_configs_are_linked(show):
     assert not row.get_by_label("folder of FedProx, seed 0").count()  # it is not below the page's
     row.get_by_label("config of FedProx, seed 0").click()
     assert page.url.startswith("file:") and "page/configs/" in page.url
-    assert json.loads(page.locator("body").inner_text())["setting"] == HOSTILE
+    assert json.loads(page.locator("body").inner_text())["note"] == HOSTILE
 
 
 # of what is visible: with every hidden table, which stand in the page as well, it takes minutes

@@ -198,23 +198,6 @@ def test_another_config_is_named(run, small_config):
     assert verify(run, small_config, ["optim_wrapper.optimizer.lr=0.3"]).passed  # on purpose
 
 
-def test_a_file_of_version_4_is_compared_with_the_config_too(run, small_config):
-    """It repeats what the config says, and is believed where there is no config beside it."""
-    left_out = {"parameters", "config", "extras", "edited"}
-    content = read_results(run / "results.json").model_dump(exclude=left_out)
-    content |= {"schema_version": 4, "config_json_sha256": None}
-    (run / "config.json").unlink()
-    sign_results(run / "results.json", content)
-    assert verify(run, small_config).passed
-    for path, value in (
-        (("optim_wrapper", "optimizer", "lr"), 9.0),
-        (("last_rounds", "evaluations"), 20),
-        (("data", "train", "batch_size"), 16),
-    ):
-        change(run, *path, to=value)
-        assert ".".join(path) in fields_of(verify(run, small_config))
-
-
 def test_options_say_where_the_data_are_and_change_nothing_of_what_is_compared(
     run, small_config, tmp_path
 ):

@@ -80,8 +80,8 @@ def test_a_finished_run_has_the_metrics_of_its_results(tmp_path):
     reference, cell = cells(one, other)
     assert reference.last == value(50.0) and cell.difference == value(2.0)
     # half of it in the middle of the run, which is not in the window of 100 rounds
-    assert cell.paired == Cell(2.0, None, 1, "rounds")
-    assert cell.window == Cell(52.0, None, 1, "evaluations")
+    assert cell.paired == Cell(2.0, 0.0, 20, "rounds")
+    assert cell.window == Cell(52.0, 0.0, 20, "evaluations")
 
 
 def test_a_metric_of_one_run_only(tmp_path):
@@ -129,9 +129,8 @@ def test_only_what_differs_is_left():
 
 
 def test_without_a_config_copy_configs_are_not_compared(tmp_path):
-    content = toyresults.results(RAINY, {METRIC: 50.0}, algorithm={"type": "FedProx", "mu": 0.1})
-    other = toyresults.write(tmp_path / "b", {**content, "config": None})
-    comparison = compare(read_sides([finished(tmp_path / "a"), other]))
+    stopped = write_history(tmp_path / "b", [record(1, 5.0)])
+    comparison = compare(read_sides([finished(tmp_path / "a"), stopped]))
     assert not comparison.config and not comparison.conditions
     assert any("config.json" in note for note in comparison.notes)
 
@@ -166,7 +165,7 @@ def test_other_test_images_have_no_difference_in_a_metric_with_a_prefix(tmp_path
         ({"versions": {"python": "3.9"}}, "versions"),
         ({"device": "cuda", "threads": 2}, "device and threads"),
         ({"seed": 5}, "seeds (0 and 5)"),
-        ({"data__test_unseen__steps": [{"type": "Other"}]}, "images of unseen"),
+        ({"config__val_dataloader__unseen__transforms": [{"type": "Other"}]}, "images of unseen"),
     ],
 )
 def test_every_reason_not_to_compare_has_a_note(tmp_path, changes, word):
@@ -210,7 +209,9 @@ def test_seeds_reach_a_target_on_average(tmp_path):
     for seed, rounds in enumerate(([10, 20], [20, 40], [30, 60])):
         curves = {"rounds": rounds, "bytes": [100, 200], "loss": [1.0, 1.0]}
         curves["figures"] = {METRIC: [10.0, 49.0 + seed]}
-        finished(tmp_path / "seeds" / str(seed), seed=seed, curves=curves)
+        final = {"unseen": {"mIoU": 49.0 + seed}}
+        run = {"rounds": rounds[-1], "completed_rounds": rounds[-1], "final": final}
+        finished(tmp_path / "seeds" / str(seed), seed=seed, curves=curves, **run)
     side = read_sides([tmp_path / "seeds"])
     rounds, sent = compare(side, until=50.0).metrics[METRIC][0].reached
     assert rounds == Cell(50.0, pytest.approx(200**0.5), 2, "seeds")

@@ -12,6 +12,8 @@ from fedseg.files import sha256
 from fedseg.runs.run_files import read_run, read_runs
 from fedseg.runs.schema import OWN_DIGEST
 
+NEVER_EVALUATED = {"rounds": [], "bytes": [], "loss": [], "figures": {}}
+
 
 def test_a_stopped_run_has_the_metrics_of_its_history(small_run, tmp_path):
     lines = (small_run / "history.jsonl").read_text().splitlines(keepends=True)
@@ -29,8 +31,7 @@ def test_a_stopped_run_has_the_metrics_of_its_history(small_run, tmp_path):
 
 
 def test_a_file_of_another_name_is_read_alone(tmp_path):
-    done = {"rounds": 1, "completed_rounds": 1, "final_round": 1}
-    content = toyresults.results(RAINY, {METRIC: 50.0}, **done)
+    content = toyresults.results(RAINY, {METRIC: 50.0}, rounds=1, completed_rounds=1)
     folder = write_history(toyresults.write(tmp_path / "a", content), [record(1, 3.0)])
     copy = folder / "results_of_a_friend.json"
     copy.write_text((folder / "results.json").read_text())
@@ -66,7 +67,7 @@ def test_the_history_must_be_that_of_the_results(small_run, tmp_path):
 
 
 def test_a_run_without_evaluation_is_read_where_nothing_is_compared(tmp_path):
-    content = toyresults.results(RAINY, {METRIC: 50.0}, final_round=None, final={})
+    content = toyresults.results(RAINY, {}, curves=NEVER_EVALUATED)
     folder = toyresults.write(tmp_path / "a", content)
     assert read_run(folder, strict=False).summary.final_round is None
     with pytest.raises(DataError, match="final_round"):
@@ -108,7 +109,7 @@ def test_a_bad_file_is_a_message_and_the_rest_is_built(tmp_path):
     toyresults.write(tmp_path / "foreign", {"accuracy": 3})
     toyresults.write(tmp_path / "new", idda(schema_version=99))
     toyresults.write(tmp_path / "old", idda(schema_version=0))
-    toyresults.write(tmp_path / "stopped", idda(completed_rounds=7, final_round=7))
+    toyresults.write(tmp_path / "stopped", idda(completed_rounds=7))
     damaged = toyresults.write(tmp_path / "damaged", idda()) / "results.json"
     damaged.write_text(damaged.read_text()[:99])
     (tmp_path / "running").mkdir()
@@ -121,8 +122,8 @@ def test_a_bad_file_is_a_message_and_the_rest_is_built(tmp_path):
         f"{tmp_path / 'running'}: the run is not finished",
         f"{damaged}: ",
         "foreign/results.json: is not a results.json of fedseg",
-        "new/results.json: schema_version: is 99",
-        "old/results.json: schema_version: 0",
+        "new/results.json: schema_version: must be 5, not 99: update fedseg",
+        "old/results.json: schema_version: must be 5, not 0: ",
         "stopped/results.json: completed_rounds: the run is not finished, it has 7 of 1600 rounds",
     ):
         assert words in messages

@@ -1,6 +1,7 @@
 """results.json is read strictly: every fault is one message with file and field."""
 
 import json
+import re
 import statistics
 import subprocess
 import sys
@@ -14,7 +15,13 @@ from doc_pages import ROOT
 from fedseg.errors import DataError
 from fedseg.files import sha256
 from fedseg.runs.run_files import read_runs
-from fedseg.runs.schema import RESULTS_SCHEMA_VERSION, Results, read_results
+from fedseg.runs.schema import RESULTS_SCHEMA_VERSION, read_results
+
+
+def curves(rounds: list[int], **columns) -> dict:
+    """Curves without metrics; ``columns`` replace those of bytes and figures."""
+    flat = {"bytes": [0] * len(rounds), "loss": [1.0] * len(rounds), "figures": {}}
+    return {"rounds": rounds, **flat, **columns}
 
 
 @pytest.fixture
@@ -78,20 +85,6 @@ def folder(small_run, tmp_path):
     return tmp_path
 
 
-def test_version_4_says_the_same(folder):
-    results = read_results(folder / "results.json")
-    derived = {"parameters", "config", "extras", "edited"}
-    content = results.model_dump(exclude=derived) | {"schema_version": 4}
-    toyseg.sign_results(folder / "results.json", content)
-    with_config = read_results(folder / "results.json")
-    (folder / "config.json").unlink()
-    alone = read_results(folder / "results.json")
-    fields = Results.model_fields.keys() - {"config", "schema_version", "results_sha256"}
-    for read in (with_config, alone):
-        assert read.model_dump(include=fields) == results.model_dump(include=fields)
-    assert alone.config is None and with_config.config == results.config is not None
-
-
 def test_the_config_beside_it_must_be_the_recorded_one(folder):
     path, text = folder / "config.json", (folder / "config.json").read_text()
     path.write_text(text.replace('"lr": 0.2', '"lr": 0.3'))
@@ -120,7 +113,7 @@ def test_the_config_beside_it_must_be_the_recorded_one(folder):
         ({"data__train__samples": -1}, "data.train.samples: must be greater than or equal to 0"),
         ({"parameters": 0}, "parameters: must be greater than or equal to 1, not 0"),
         ({"seconds__wall": 1e308}, "seconds.wall: must be less than or equal to"),
-        ({"schema_version": 6}, "schema_version: is 6"),
+        ({"schema_version": 6}, "schema_version: must be 5, not 6: update fedseg"),
     ],
 )
 def test_faults_of_the_file_are_named(folder, changes, words):
@@ -134,8 +127,9 @@ def test_faults_of_the_file_are_named(folder, changes, words):
 def test_optional_fields_and_what_hooks_add(content, read):
     results = read(content)
     assert (results.setting, results.methods, results.extras) == (None, None, {})
-    added = {"setting": "idda_rainy", "methods": ["fedasam", "swa"], "client_accuracy": {"a": [1]}}
-    results = read({**content, **added})
+    of_config = {"setting": "idda_rainy", "methods": ["fedasam", "swa"]}
+    added = toyresults.changed(content, **of_config, client_accuracy={"a": [1]})
+    results = read(added)
     assert results.setting == "idda_rainy" and results.methods == ["fedasam", "swa"]
     assert results.extras == {"client_accuracy": {"a": [1]}}
 
@@ -156,8 +150,7 @@ def test_files_that_are_no_results(tmp_path, content):
 
 
 def test_a_file_that_was_changed_is_known(content, tmp_path):
-    path = tmp_path / "results.json"
-    toyseg.sign_results(path, content)
+    path = toyresults.write(tmp_path, content) / "results.json"
     signed = json.loads(path.read_text())
     for changes in ({}, {"seconds": {**content["seconds"], "wall": 5.0}}):
         path.write_text(json.dumps({**signed, **changes}, indent=1))
@@ -174,10 +167,8 @@ def test_a_file_that_was_changed_is_known(content, tmp_path):
 
 def test_missing_fields_are_named(content, refused):
     for name, words in {
-        **{name: f" {name}: " for name in ("seed", "data", "curves", "final", "model")},
-        "last_rounds__mean": " last_rounds.mean: ",
+        **{name: f" {name}: " for name in ("seed", "data", "curves", "final", "parameters")},
         "data__train__clients": " data.train.clients: ",
-        "data__train__partition": " data.train.partition: ",
         "data__train__partition_sha256": " data.train.partition_sha256: ",
         "data__train": " data.train.clients: ",
         "data__test_seen__samples": " data.test:seen.samples: ",
@@ -190,60 +181,69 @@ def test_missing_fields_are_named(content, refused):
     [
         ("seed", "0", "seed: must be a whole number, not '0'"),
         ("seed", True, "seed: must be a whole number, not True"),
-        ("amp", 1, "amp: must be True or False, not 1"),
         ("name", None, "name: must be a string, not None"),
         ("name", "a\x1b[2Jb", "name: must be printable text"),
         ("name", "=1+1", "name: must be printable text"),
         ("hardware", "a\nb", "hardware: must be printable text"),
         ("data__test_\x1b", {}, "data."),
         ("curves__figures", {"seen</mIoU": [1, 2]}, "curves.figures."),
-        ("optim_wrapper", {"type": "a\x07"}, "optim_wrapper: 'type': must be text that"),
         ("name", "x" * 201, "name: must be printable text, as a name at most 200 letters"),
         ("final", [1, 2], "final: must be a dict, not [1, 2]"),
-        ("last_rounds__mean", {"seen/mIoU": None}, "last_rounds.mean.seen/mIoU: must be a finite"),
         ("data__train__generated", "fog", "data.train.generated: must be a list, not 'fog'"),
         ("curves__rounds", [1, "2"], "curves.rounds[1]: must be a whole number, not '2'"),
         ("data", {"train": 3}, "data.train: must be a dict, not 3"),
-        ("methods", ["swa", 3], "methods[1]: must be a string, not 3"),
         *[("final__unseen__mIoU", n, "final.unseen.mIoU: ") for n in (1e308, 10**400)],
-        ("last_rounds__std", {"seen/mIoU": 1e308}, "last_rounds.std.seen/mIoU: "),
-        ("algorithm", {"type": "FedDyn", "beta": [1, 1e308]}, "algorithm: beta[1]: "),
-        ("rounds", 0, "rounds: "),
-        ("model__parameters", 10**300, "model.parameters: "),
+        ("curves__figures__seen/mIoU", [1e308] * 21, "curves.figures.seen/mIoU[0]: "),
+        ("parameters", 10**300, "parameters: "),
         ("threads", 0, "threads: must be greater than or equal to 1, not 0"),
         ("threads", 2**40, "threads: must be less than or equal to 4096"),
         ("clients_per_round", {"min": 0, "max": 5}, "clients_per_round.min: "),
         ("clients_per_round", {"min": 5, "max": 4}, "clients_per_round: max: is 4"),
         ("communication__bytes_up", -1, "communication.bytes_up: "),
         ("rejected_updates", -1, "rejected_updates: "),
-        ("last_rounds__evaluations", -1, "last_rounds.evaluations: "),
         ("seconds__wall", -5.0, "seconds.wall: "),
         ("data__test_seen__samples", -1, "data.test:seen.samples: "),
-        ("curves__rounds", [-1, 1600], "curves.rounds[0]: "),
-        ("curves__rounds", [800, 800], "curves: rounds[1]: is 800, must be at least 801"),
-        ("curves__bytes", [-1, 5], "curves.bytes[0]: "),
-        ("curves__bytes", [6, 5], "curves: bytes[1]: is 5, must be at least 6"),
-        ("curves__bytes", [1], "curves: bytes: has 1 values for 2 rounds"),
+        ("curves", curves([-1, 1600]), "curves.rounds[0]: "),
+        ("curves", curves([800, 800]), "curves: rounds[1]: is 800, must be at least 801"),
+        ("curves", curves([800, 1600], bytes=[-1, 5]), "curves.bytes[0]: "),
+        ("curves", curves([800, 1600], bytes=[6, 5]), "curves: bytes[1]: is 5, must be at least 6"),
+        ("curves", curves([800, 1600], bytes=[1]), "curves: bytes: has 1 values for 2 rounds"),
     ],
 )
 def test_values_that_no_run_has_are_named(content, refused, field, value, words):
     refused(toyresults.changed(content, **{field: value}), f" {words}")
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        ("optim_wrapper", {"type": "a\x07"}, "optim_wrapper: 'type': must be text that"),
+        ("algorithm", {"type": "FedDyn", "beta": [1, 1e308]}, "algorithm: beta[1]: "),
+        ("methods", ["swa", 3], "methods[1]: must be a string, not 3"),
+        ("rounds", 0, "rounds: "),
+    ],
+)
+def test_values_of_the_config_that_no_run_has_are_named(content, read, field, value, words):
+    with pytest.raises(DataError, match=rf"config\.json: {re.escape(words)}"):
+        read(toyresults.changed(content, **{field: value}))
+
+
 def test_runs_that_cannot_be_ranked_are_read_if_asked_for(content, read, refused):
     for changes, words in (
         ({"final__unseen__mIoU": None}, ("final.unseen.mIoU: ",)),
         (
-            {"completed_rounds": 40, "final_round": 40},
+            {"completed_rounds": 40, "curves": curves([20, 40])},
             ("completed_rounds: ", "40 of 1600 rounds", "--resume"),
         ),
-        ({"final_round": 1550}, ("final_round: ", "1550 of 1600")),
-        ({"final_round": None, "final": {}}, ("final_round: ",)),
-        ({"curves__rounds": [800, 1601]}, ("curves.rounds: ", "1601")),
+        ({"curves": curves([800, 1550])}, ("final_round: ", "1550 of 1600")),
+        ({"curves": curves([]), "final": {}}, ("final_round: ",)),
+        ({"curves": curves([800, 1601])}, ("final_round: ", "1601")),
         ({"final__unseen__mIoU": 40.0}, ("final.unseen.mIoU: is 40.0, must be 50.0",)),
         ({"final__new": {"mIoU": 100.5}}, ("new/mIoU: is 100.5, must be from 0 to 100",)),
-        ({"last_rounds__mean": {"unseen/mIoU": -1}}, ("unseen/mIoU: is -1",)),
-        ({"curves__figures": {"unseen/mIoU": [170.0, 50.0]}}, ("unseen/mIoU: is 170.0",)),
+        (
+            {"curves": curves([800, 1600], figures={"unseen/mIoU": [170.0, 50.0]})},
+            ("unseen/mIoU: is 170.0",),
+        ),
     ):
         changed = toyresults.changed(content, **changes)
         refused(changed, *words)
@@ -251,24 +251,23 @@ def test_runs_that_cannot_be_ranked_are_read_if_asked_for(content, read, refused
 
 
 def test_what_runs_may_have_is_read(content, read):
-    """Curves that end early, gaps in them, metrics of another range, several views of a model."""
+    """Gaps in curves, metrics of another range, several views of a model."""
     for changes in (
-        {"curves__rounds": [10, 20], "final__unseen__mIoU": 40.0},
-        {"curves__figures": {"unseen/mIoU": [None, None]}},
-        {"curves": {"rounds": [], "bytes": [], "loss": [], "figures": {"unseen/mIoU": []}}},
-        {"final__unseen__loss": 170.0, "last_rounds__mean": {"unseen/loss": -1.0}},
+        {"curves": curves([800, 1600], figures={"unseen/mIoU": [None, None]})},
+        {
+            "curves": curves([800, 1600], figures={"unseen/loss": [-1.0, 170.0]}),
+            "final__unseen__loss": 170.0,
+        },
         {"final__global:unseen": {"mIoU": 1.0, "IoU": {"road": None}}},
-        {"communication": {"bytes_down": 0, "bytes_up": 0}, "curves__bytes": [0, 0]},
+        {"communication": {"bytes_down": 0, "bytes_up": 0}, "curves__bytes": [0] * 21},
     ):
         assert read(toyresults.changed(content, **changes))
 
 
 def test_unknown_versions_are_refused(content, refused):
-    refused({**content, "schema_version": 99}, " schema_version: is 99")
-    for version in (3, 0, -1, -(10**9)):
-        refused({**content, "schema_version": version}, f" schema_version: {version} ")
-    for version in ("2", None, True, 1.0):
-        refused({**content, "schema_version": version}, " schema_version: must be a whole number")
+    for version in (99, 4, 0, -1, "5", None, True):
+        words = f" schema_version: must be 5, not {version!r}: update fedseg if it is older"
+        refused({**content, "schema_version": version}, words)
 
 
 def test_reading_runs_imports_no_torch():

@@ -41,17 +41,16 @@ def write_runs(root: Path) -> Path:
     write_pictures(root / "synthetic_0" / "pictures")
     other = {"name": "prox", "experiment_sha256": "a" * 64, "algorithm": {"type": "FedProx"}}
     content = toyresults.results(RAINY, metrics(48.0), **other)
-    content["config"]["setting"] = HOSTILE
+    content["config"]["note"] = HOSTILE
     toyresults.write(root / "fedprox", content)
     toyresults.write(root / "cifar", cifar(64.0))
 
     content = toyresults.synthetic(toyresults.results(RAINY, metrics(10.0), name="hostile"))
-    content |= {"experiment_sha256": "b" * 64, "algorithm": {"type": HOSTILE}}
+    content = toyresults.changed(content, experiment_sha256="b" * 64, algorithm={"type": HOSTILE})
     toyresults.write(root / "hostile", with_classes(content))
 
     content = cifar(30.0, rounds=10, completed_rounds=10)
-    content |= {"final_round": 10, "name": "corrupted", "experiment_sha256": "c" * 64}
-    content["curves"]["rounds"] = [5, 10]
+    content |= {"name": "corrupted", "experiment_sha256": "c" * 64}
     content["final"]["corrupted"] = {"accuracy": 21.0, "corruptions": {"frost": [30.0, None, 9.5]}}
     content["client_accuracy"] = {
         "images": "test",
@@ -84,7 +83,7 @@ def _write_broken(root: Path) -> None:
 BROKEN = {
     "damaged": "is not readable",
     "foreign": "is not a results.json of fedseg",
-    "newer": "schema_version: is 99",
+    "newer": "schema_version: must be 5, not 99",
     "second": "is a second run",
     "stopped": "the run is not finished, it has 700 of 1600 rounds",
     "cut": "the run is not finished, it has no results.json",

@@ -9,25 +9,37 @@ from typing import Any
 
 from fedseg.config.schema import read_model
 from fedseg.files import sha256
-from fedseg.leaderboard.benchmarks import DATASETS, MODELS, Setting, settings
+from fedseg.leaderboard.benchmarks import DATASETS, Setting, settings
 from fedseg.leaderboard.comparable import Match, deciding_parts, matches
-from fedseg.runs.schema import OWN_DIGEST, SELF_CONTAINED, Results, own_digest
+from fedseg.runs.schema import (
+    OWN_DIGEST,
+    RESULTS_SCHEMA_VERSION,
+    Results,
+    ResultsFile,
+    own_digest,
+    with_config,
+)
 
 SETTINGS = {setting.id: setting for setting in settings()}
-CLASS_OF = {name: cls for cls, name in MODELS.items()}
 FIELDS = {  # of the results -> of the config
-    "rounds": "train_cfg.max_rounds",
-    "local_epochs": "train_cfg.local_epochs",
-    "model__type": "model.type",
-    **{name: name for name in ("algorithm", "local_loss", "optim_wrapper", "averaging")},
-    "personal": "personal",
-    "load_from": "load_from",
-    "data__train__style": "train_dataloader.dataset.style",
-    "data__train__partition": "train_dataloader.partition",
-    "data__train__partition__alpha": "train_dataloader.partition.alpha",
+    "rounds": "config__train_cfg__max_rounds",
+    "local_epochs": "config__train_cfg__local_epochs",
+    "local_steps": "config__train_cfg__local_steps",
+    "amp": "config__train_cfg__amp",
+    "model__type": "config__model__type",
+    "setting": "config__setting",
+    "methods": "config__methods",
+    "algorithm": "config__algorithm",
+    "local_loss": "config__local_loss",
+    "optim_wrapper": "config__optim_wrapper",
+    "averaging": "config__averaging",
+    "personal": "config__personal",
+    "load_from": "config__load_from",
+    "data__train__style": "config__train_dataloader__dataset__style",
+    "data__train__partition": "config__train_dataloader__partition",
+    "data__train__partition__alpha": "config__train_dataloader__partition__alpha",
+    "data__train__steps": "config__train_dataloader__transforms",
 }
-
-
 RAINY, CIFAR = "idda_rainy_heterogeneous", "cifar10_a0_c5_cnn"
 
 
@@ -49,12 +61,9 @@ def entry(dataset: str, known: Mapping[str, Any], **more: Any) -> dict[str, Any]
     return {
         "dataset": dataset,
         "synthetic": False,
-        "split": None,
         "split_checksum": "0" * 64,
         "content_sha256": None,
         "generated": [],
-        "steps": [],
-        "style": None,
         **{k: v for k, v in known.items() if k == "samples"},
         **first,
         **more,
@@ -62,31 +71,42 @@ def entry(dataset: str, known: Mapping[str, Any], **more: Any) -> dict[str, Any]
 
 
 def results(
-    id_: str, metrics: Mapping[str, float], seed: int = 0, **changes: Any
+    id_: str,
+    metrics: Mapping[str, float],
+    seed: int = 0,
+    evaluations: int | None = None,
+    **changes: Any,
 ) -> dict[str, Any]:
-    """The content of a comparable run's file.
+    """The content of a comparable run's file, and as ``config`` that of its config.json.
 
     Args:
         id_: of its setting.
         metrics: ``<domain>/<metric>`` -> the last value and the mean.
         seed: of the run.
-        changes: replace fields; ``data__train__clients=5`` a nested one.
+        evaluations: in the last rounds; None: as many as the setting wants.
+        changes: replace fields, see :func:`changed`.
     """
     one = setting(id_)
     facts, known = DATASETS[one.dataset], one.known
-    config = config_of(one, seed, **changes)
     train = {"samples": facts.get("train_samples", 1000), **known.get("train", {})}
     if one.protocol.get("train_dataloader.dataset.mirror"):
         train["samples"] *= 2
     test = {"samples": facts.get("test_samples")}
-    rounds = [changes.get("completed_rounds", one.rounds)]
-    rounds = [rounds[0] // 2, *rounds] if rounds[0] > 1 else rounds
+    done = changes.get("completed_rounds", changes.get("rounds", one.rounds))
+    window = one.window or 1
+    step = window // (evaluations or min(one.evaluations, window))
+    rounds = sorted(range(done, max(0, done - window), -step))
+    figures = {name: [value] * len(rounds) for name, value in metrics.items()}
+    losses = [1.0] * len(rounds)
+    if rounds and 0 < done // 2 < rounds[0]:  # half of it in the middle of the run
+        rounds, losses = [done // 2, *rounds], [2.0, *losses]
+        figures = {name: [column[0] / 2, *column] for name, column in figures.items()}
     final: dict[str, dict[str, Any]] = {}
     for name, value in metrics.items():
         domain, _, metric = name.rpartition("/")
         final.setdefault(domain, {})[metric] = value
     content = {
-        "schema_version": SELF_CONTAINED,
+        "schema_version": RESULTS_SCHEMA_VERSION,
         "name": f"{id_}_fedavg",
         "config_sha256": f"{seed:064d}",
         "experiment_sha256": "e" * 64,
@@ -95,24 +115,14 @@ def results(
         "hardware": "x86_64 AVX2",
         "threads": 1,
         "seed": seed,
-        "rounds": one.rounds,
         "completed_rounds": one.rounds,
-        "final_round": one.rounds,
-        "model": {"type": CLASS_OF[one.model], "network": None, "options": {}, "parameters": 1000},
-        "algorithm": {"type": "FedAvg"},
-        "local_loss": None,
-        "optim_wrapper": {"type": "OptimWrapper", "optimizer": {"type": "SGD", "lr": 0.1}},
-        "averaging": None,
-        "amp": False,
+        "parameters": 1000,
         "data": {
             "train": entry(
                 facts["class"],
                 train,
-                split=config["train_dataloader"]["dataset"]["split"],
                 clients=one.n_clients,
-                partition=config["train_dataloader"]["partition"],
                 partition_sha256=train.get("partition_sha256", ["f" * 64])[0],
-                batch_size=8,
             ),
             **{
                 f"test:{domain}": entry(
@@ -122,20 +132,12 @@ def results(
             },
         },
         "clients_per_round": {"min": one.clients_per_round, "max": one.clients_per_round},
-        "local_epochs": one.local_epochs,
-        "local_steps": None,
         "final": final,
-        "last_rounds": {
-            "rounds": one.window or 1,
-            "evaluations": one.evaluations if one.window else 1,
-            "mean": dict(metrics),
-            "std": dict.fromkeys(metrics, 0.5),
-        },
         "curves": {
             "rounds": rounds,
             "bytes": [8000 * one.clients_per_round * r for r in rounds],
-            "loss": [2.0, 1.0][-len(rounds) :],
-            "figures": {n: [value / 2, value][-len(rounds) :] for n, value in metrics.items()},
+            "loss": losses,
+            "figures": figures,
         },
         "communication": {
             "bytes_down": 4000 * one.clients_per_round * one.rounds,
@@ -143,31 +145,27 @@ def results(
         },
         "rejected_updates": 0,
         "seconds": {"train": 50.0, "aggregate": 1.0, "evaluate": 9.0, "wall": 60.0},
+        "config": config_of(one, seed),
     }
-    fields = {k: v for k, v in changes.items() if not k.startswith("config__")}
-    return {**changed(content, **fields), "config": config}
-
-
-def config_of(one: Setting, seed: int = 0, **changes: Any) -> dict[str, Any]:
-    """The config of FedAvg in a setting.
-
-    ``changes`` are those of the results where the config has them too, and
-    ``config__train_cfg__max_rounds``.
-    """
-    config: dict[str, Any] = {"randomness": {"seed": seed}, "algorithm": {"type": "FedAvg"}}
-    for key, value in one.protocol.items():
-        put(config, key, value)
-    for name, value in changes.items():
-        if name in FIELDS:
-            put(config, FIELDS[name], value)
-    parts = deciding_parts(config)
+    content = changed(content, **changes)
+    parts = deciding_parts(content["config"])
     for variant in one.variants:  # what the method of these parts changes besides
         if variant["when"] and variant["when"].items() <= parts.items():
             for key, value in variant["change"].items():
-                put(config, key, value)
-    for name, value in changes.items():
-        if name.startswith("config__"):
-            put(config, name.removeprefix("config__").replace("__", "."), value)
+                put(content["config"], key, value)
+    of_config = {name: value for name, value in changes.items() if name.startswith("config__")}
+    return changed(content, **of_config)
+
+
+def config_of(one: Setting, seed: int) -> dict[str, Any]:
+    """The config of FedAvg in a setting."""
+    config: dict[str, Any] = {
+        "randomness": {"seed": seed},
+        "algorithm": {"type": "FedAvg"},
+        "optim_wrapper": {"type": "OptimWrapper", "optimizer": {"type": "SGD", "lr": 0.1}},
+    }
+    for key, value in one.protocol.items():
+        put(config, key, value)
     return config
 
 
@@ -185,20 +183,15 @@ def put(config: dict[str, Any], key: str, value: Any) -> None:
 def changed(content: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
     """A copy with fields replaced: two underscores go into a field, ``...`` removes it.
 
-    In ``data``, ``test_seen`` means ``test:seen``.
+    Fields of the results that the config decides are changed there. In ``data``, ``test_seen``
+    means ``test:seen``.
     """
     content = copy.deepcopy(dict(content))
     for name, value in changes.items():
-        path = name.split("__")
+        path = FIELDS.get(name, name).split("__")
         if path[0] == "data":
             path[1:2] = [part.replace("test_", "test:", 1) for part in path[1:2]]
-        place = content
-        for part in path[:-1]:
-            place = place[part]
-        if value is ...:
-            del place[path[-1]]
-        else:
-            place[path[-1]] = value
+        put(content, ".".join(path), value)
     return content
 
 
@@ -226,7 +219,11 @@ def write(folder: Path, content: Mapping[str, Any], changed_at: float | None = N
 
 def parsed(content: Mapping[str, Any]) -> Results:
     """A content as the reader gives it."""
-    return read_model(Results, content, "results.json")
+    content = dict(content)
+    config = content.pop("config")
+    content["config_json_sha256"] = "0" * 64
+    file = read_model(ResultsFile, content, "results.json")
+    return with_config(file, config, Path("config.json"))
 
 
 def match(id_: str, content: Mapping[str, Any]) -> Match:

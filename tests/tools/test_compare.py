@@ -22,8 +22,9 @@ def colors_in(path: Path) -> list[int]:
 
 
 def test_two_runs(run_tool, tmp_path):
-    one = run_of(tmp_path / "fedavg", 50.0)
-    other = run_of(tmp_path / "fedprox", 52.5, algorithm={"type": "FedProx", "mu": 0.1})
+    prox = {"type": "FedProx", "mu": 0.1}
+    one = run_of(tmp_path / "fedavg", 50.0, evaluations=1)
+    other = run_of(tmp_path / "fedprox", 52.5, evaluations=1, algorithm=prox)
     code, out, err = run_tool("compare", one, other, "--out", tmp_path / "comparison")
     assert code == 0 and err == ""
     lines = [" ".join(line.split()) for line in out.splitlines()]
