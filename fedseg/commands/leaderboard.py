@@ -68,7 +68,9 @@ def verify_run() -> int:
 
     cli.say_trust(arguments.trust)
     outcome = verify(arguments.run, arguments.config, arguments.options, arguments.trust)
-    folder, count, tolerance = outcome.folder, len(outcome.differences), "to the last bit"
+    folder = outcome.folder
+    count = len(outcome.differences)
+    tolerance = "to the last bit"
     if outcome.tolerance:
         tolerance = f"within {outcome.tolerance:g} percentage points ({outcome.elsewhere})"
     if outcome.unchecked:

@@ -160,12 +160,12 @@ def keep(config: Mapping[str, Any], *roles: Role) -> dict[str, Any]:
 
 def _kept(value: Any, path: tuple[str, ...], roles: Sequence[Role]) -> Any:
     if isinstance(value, Mapping) and value:
-        kept = {}
+        parts = {}
         for key, part in value.items():
             place = (*path, str(key))
             if any(_role(leaf) in roles for leaf, _ in _leaves(part, place)):
-                kept[key] = _kept(part, place, roles)
-        return kept
+                parts[key] = _kept(part, place, roles)
+        return parts
     if _has_dicts(value):
         return [_kept(part, (*path, str(number)), roles) for number, part in enumerate(value)]
     return value

@@ -294,8 +294,7 @@ class FederatedCheckpointHook(FederatedHook):
         round_ = runner.round
         improved = self._improved(runner)
         due = round_ % self.interval == 0 or round_ == runner.max_rounds
-        kept = self.keep_every and round_ % self.keep_every == 0
-        if due or kept or improved:
+        if due or improved or self._keeps(round_):
             path = self._save(runner)
             if improved:
                 self._copy_best(path)
@@ -305,6 +304,10 @@ class FederatedCheckpointHook(FederatedHook):
         """Save the last finished round, if it is not on disk yet."""
         if runner.save_finished():
             self._clean(runner)
+
+    def _keeps(self, round_: int) -> bool:
+        """True if the checkpoint of a round stays for good."""
+        return bool(self.keep_every) and round_ % self.keep_every == 0
 
     def _save(self, runner: Any) -> Path:
         path = runner.save(runner.train_loop.finished_rounds)
@@ -328,8 +331,7 @@ class FederatedCheckpointHook(FederatedHook):
         saved = checkpoints(runner.checkpoint_folder)
         newest = saved[-self.keep_last :]
         for round_, path in saved:
-            kept = self.keep_every and round_ % self.keep_every == 0
-            if not kept and (round_, path) not in newest:
+            if (round_, path) not in newest and not self._keeps(round_):
                 delete_checkpoint(path)
         for store in runner.stores.values():
             store.delete_before(newest[0][0])

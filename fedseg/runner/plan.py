@@ -140,8 +140,12 @@ class _FewBatches(ClientData):
     """The first batches of every job; notes how long each keeps its taker busy."""
 
     def __init__(self, source: ClientData, count: int, device: torch.device) -> None:
-        self.source, self.count, self.device = source, count, device
-        self.clients, self.sizes, self.fits_model = source.clients, source.sizes, source.fits_model
+        self.source = source
+        self.count = count
+        self.device = device
+        self.clients = source.clients
+        self.sizes = source.sizes
+        self.fits_model = source.fits_model
         self.seconds: list[float] = []
 
     def num_steps(self, client: int) -> int:

@@ -119,18 +119,18 @@ def plan_sweep(
 
 def _check_grid(grid: Sequence[Sequence[str]], options: Sequence[str]) -> None:
     """Raise ConfigError for axes that no value of a run follows."""
-    given = {option.partition("=")[0] for option in options}
+    option_keys = {option.partition("=")[0] for option in options}
     axis_of: dict[str, int] = {}
     for number, axis in enumerate(grid):
         for value in axis:
             key, separator, _ = value.partition("=")
             if not separator:
                 raise ConfigError(f"--grid: {value!r} is not of the form KEY=VALUE")
-            if key in given:
+            if key in option_keys:
                 raise ConfigError(f"--grid: {key}: is in --cfg-options, too: leave it out of one")
             if axis_of.setdefault(key, number) != number:
                 raise ConfigError(f"--grid: {key}: is on two axes: name all values in one")
-    if "randomness.seed" in axis_of.keys() | given:
+    if "randomness.seed" in axis_of.keys() | option_keys:
         raise ConfigError("sweep: randomness.seed: every run has its own: use --seeds")
 
 

@@ -1,6 +1,7 @@
 """Curvature that ``fedseg curvature`` or the ``CurvatureHook`` left in a run's folder.
 
-It may come from anyone: a value of another form than expected counts as not measured.
+It may come from anyone: a value of another form than expected counts as not measured, and a file
+with a number that is too large for sums is not read.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,8 +15,8 @@ from fedseg.checks import is_number
 from fedseg.config.schema import STRICT, read_model
 from fedseg.errors import DataError
 from fedseg.files import own_path, read_json
-from fedseg.runs.history import LARGEST_NUMBER, Number
-from fedseg.runs.schema import Results
+from fedseg.runs.history import Number
+from fedseg.runs.schema import Component, Results
 
 FILE_NAME = "curvature.json"  # also the key of its quantities among the extras, once it is read
 CURVATURE = "curvature"  # key of the hook's values among the extras; the tool's folder
@@ -37,7 +38,7 @@ class CurvatureFile(BaseModel):
     data_sha256: str | None = None
     parameters: int | None = None
     dtype: str | None = None
-    quantities: dict[str, dict[str, Any]]
+    quantities: dict[str, Component]
 
 
 def with_curvature(results: Results, folder: Path, messages: list[str]) -> Results:
@@ -87,17 +88,14 @@ def measured_value(results: Results, name: str) -> float | None:
     value = results.extras.get(FILE_NAME, {}).get(quantity, {}).get(key)
     if isinstance(value, Mapping):
         values = [value.get("value")] if "standard_error" in value else list(value.values())
-        return fmean(values) if values and all(map(_is_sound, values)) else None
-    return value if _is_sound(value) else None
+        return fmean(values) if values and all(map(is_number, values)) else None
+    return value if is_number(value) else None
 
 
 def eigenvalues(results: Results, most: int) -> list[float]:
     """So many of the largest Hessian eigenvalues, the largest first; none if not measured."""
     quantities = results.extras.get(FILE_NAME, {})
     values = (quantities.get("spectrum") or quantities.get("top") or {}).get("eigenvalues")
-    sound = isinstance(values, list) and all(map(_is_sound, values))
-    return list(map(float, values[:most])) if sound else []
-
-
-def _is_sound(value: Any) -> bool:
-    return is_number(value) and abs(value) <= LARGEST_NUMBER
+    if not isinstance(values, list) or not all(map(is_number, values)):
+        return []
+    return [float(value) for value in values[:most]]

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from annotated_types import Interval
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from fedseg.config.schema import STRICT, read_model
@@ -17,12 +16,12 @@ from fedseg.errors import ConfigError, DataError
 
 HISTORY = "history.jsonl"
 TIMES = ("train", "aggregate", "evaluate")
-LARGEST_NUMBER = 1e300  # so that sums are finite, too
+LARGEST_NUMBER = 1e300  # so that sums and means of several are finite, too
 
-Count = Annotated[int, Interval(ge=0, lt=2**63)]
-Positive = Annotated[int, Interval(ge=1, lt=2**63)]
-Number = Annotated[float, Interval(ge=-LARGEST_NUMBER, le=LARGEST_NUMBER)]
-Seconds = Annotated[float, Interval(ge=0, le=LARGEST_NUMBER)]
+Count = Annotated[int, Field(ge=0, lt=2**63)]
+Positive = Annotated[int, Field(ge=1, lt=2**63)]
+Number = Annotated[float, Field(ge=-LARGEST_NUMBER, le=LARGEST_NUMBER)]
+Seconds = Annotated[float, Field(ge=0, le=LARGEST_NUMBER)]
 # as fedseg.names.NAME; metrics are of a domain: "seen/mIoU"
 Name = Annotated[str, Field(pattern=r"^\w[\w .,+=:()\-]{0,199}$")]
 MetricName = Annotated[str, Field(pattern=r"^\w[\w .,+=:()\-/]{0,199}$")]
@@ -44,7 +43,7 @@ class Participant(FilePart):
     client: Name
     samples: int | None = None
     steps: int | None = None
-    loss: float | None = None
+    loss: Number | None = None
 
 
 class Record(FilePart):
@@ -55,7 +54,7 @@ class Record(FilePart):
         description="`client`, `samples`, `steps`, `loss` (null if rejected) of each"
     )
     lr: Any = Field(None, description="local learning rate")
-    loss: float | None = Field(
+    loss: Number | None = Field(
         description="mean of the accepted clients' losses (each the mean over its local steps), "
         "weighted by their samples"
     )
@@ -65,7 +64,7 @@ class Record(FilePart):
     )
     bytes_down: Count = Field(description="traffic to all participants")
     bytes_up: Count = Field(description="traffic from all participants")
-    seconds: dict[str, float] = Field(
+    seconds: dict[str, Seconds] = Field(
         description="`train`, `aggregate`, `evaluate`, `data_wait` (part of `train`); with "
         "[workers](parallel.md) `busy`, their mean busy time"
     )
@@ -79,7 +78,7 @@ class Record(FilePart):
         "their samples, of the received model minus the model sent back (with FedSpeed not the "
         "trained one); `norm_...`: of a vector that the algorithm keeps on the server",
     )
-    epsilon: float | None = Field(
+    epsilon: Number | None = Field(
         None, description="with `privacy`: epsilon spent so far; null without noise"
     )
     metrics: dict[MetricName, Number | None] = Field(
@@ -362,10 +361,17 @@ def summarize(history: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def draw_curves(history: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The fields of :class:`Curves`."""
-    rounds, totals, losses, metrics = [], [], [], []
-    total, recent = 0, []
+    rounds: list[int] = []
+    totals: list[int] = []
+    losses: list[float | None] = []
+    evaluations: list[Mapping[str, Any]] = []
     if history and history[0].get("initial_metrics") is not None:
-        rounds, totals, losses, metrics = [0], [0], [None], [history[0]["initial_metrics"]]
+        rounds.append(0)
+        totals.append(0)
+        losses.append(None)
+        evaluations.append(history[0]["initial_metrics"])
+    total = 0
+    recent: list[float] = []  # losses since the last evaluation
     for record in history:
         total += record["bytes_down"] + record["bytes_up"]
         if record.get("loss") is not None:
@@ -374,12 +380,14 @@ def draw_curves(history: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             rounds.append(record["round"])
             totals.append(total)
             losses.append(statistics.fmean(recent) if recent else None)
-            metrics.append(record["metrics"])
+            evaluations.append(record["metrics"])
             recent = []
-    names = dict.fromkeys(name for evaluated in metrics for name in evaluated)
+    names: dict[str, None] = {}  # in their order
+    for metrics in evaluations:
+        names.update(dict.fromkeys(metrics))
     return {
         "rounds": rounds,
         "bytes": totals,
         "loss": losses,
-        "figures": {name: [evaluated.get(name) for evaluated in metrics] for name in names},
+        "figures": {name: [metrics.get(name) for metrics in evaluations] for name in names},
     }

@@ -155,7 +155,7 @@ def _numbers(pairs: Iterable[tuple[int, Any]]) -> dict[int, float]:
 
 def is_run(folder: Path) -> bool:
     """True for a run's work dir."""
-    return os.path.lexists(folder / FILE_NAME) or (folder / HISTORY).is_file()
+    return (folder / FILE_NAME).is_file() or (folder / HISTORY).is_file()
 
 
 def read_run(path: str | Path, strict: bool = True) -> RunFiles:
@@ -166,7 +166,7 @@ def read_run(path: str | Path, strict: bool = True) -> RunFiles:
     path = Path(path)
     file = path if path.is_file() else path / FILE_NAME
     folder = file.parent
-    results = read_results(file, strict) if os.path.lexists(file) else None
+    results = read_results(file, strict) if file.is_file() else None
     if file.name != FILE_NAME:  # what lies beside it may be of another run
         return RunFiles(folder, results, [])
     if not is_run(folder):
@@ -231,20 +231,31 @@ def read_runs(paths: Iterable[str | Path]) -> tuple[list[FoundRun], list[str]]:
 
     Runs are in the order of their paths; messages say what cannot be read or was edited.
     """
-    paths = [Path(path) for path in paths]
-    messages = [f"{path}: does not exist" for path in paths if not path.exists()]
-    files = {os.path.realpath(file): file for path in paths for file in _find(path, messages)}
-    for file in [*files]:
-        if not file.isprintable():
-            messages.append(f"{file!r}: has characters that cannot be printed: rename the folder")
-            del files[file]
+    messages: list[str] = []
+    files: dict[str, Path] = {}  # real path -> the path as it is named
+    for path in map(Path, paths):
+        if not path.exists():
+            messages.append(f"{path}: does not exist")
+        for file in _find(path, messages):
+            real = os.path.realpath(file)
+            if real.isprintable():
+                files[real] = file
+            else:
+                wrong = "has characters that cannot be printed: rename the folder"
+                messages.append(f"{real!r}: {wrong}")
     runs: list[FoundRun] = []
     for file in files.values():
         try:
             results = with_curvature(read_results(file), file.parent, messages)
             verified = _read_verified(file.parent, results, messages)
-            about = file.parent, file.stat().st_mtime, results, verified
-            runs.append(FoundRun(f"run{len(runs) + 1}", *about))
+            run = FoundRun(
+                id=f"run{len(runs) + 1}",
+                folder=file.parent,
+                changed=file.stat().st_mtime,
+                results=results,
+                verified=verified,
+            )
+            runs.append(run)
             if results.edited:
                 messages.append(f"{file}: {results.edited}")
         except DataError as error:
@@ -259,7 +270,7 @@ def read_runs(paths: Iterable[str | Path]) -> tuple[list[FoundRun], list[str]]:
 def _read_verified(folder: Path, results: Results, messages: list[str]) -> Verified | None:
     """The verdict of ``verify`` on these results; None if there is none, or it is of others."""
     path = folder / VERIFIED
-    if not os.path.lexists(path):
+    if not path.is_file():
         return None
     try:
         verified = read_model(Verified, read_json(own_path(folder, VERIFIED)), path)

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from annotated_types import Interval
 from pydantic import AfterValidator, Field
 
 from fedseg.checks import is_number, shown, walk
@@ -111,8 +110,8 @@ class ResultsFile(HistoryFacts):
 
     schema_version: int = Field(description="version of the file, 5")
     name: Name = Field(description="of the experiment")
-    seed: Annotated[int, Interval(ge=-(2**63), lt=2**63)] = Field(description="of the run")
-    year: Annotated[int, Interval(ge=1970, le=9999)] | None = Field(
+    seed: Count = Field(description="of the run")
+    year: Annotated[int, Field(ge=1970, le=9999)] | None = Field(
         None, description="in which the last round was finished"
     )
     config_sha256: Text = Field(description="checksum of the config")
@@ -121,7 +120,7 @@ class ResultsFile(HistoryFacts):
     versions: dict[Text, Text] = Field(description="of Python, fedseg and the packages it needs")
     device: Text = Field(description="such as `cpu`")
     hardware: Text = Field(description="name of the GPU, or instruction set of the CPU")
-    threads: Annotated[int, Interval(ge=1, le=4096)] = Field(description="of PyTorch")
+    threads: Annotated[int, Field(ge=1, le=4096)] = Field(description="of PyTorch")
     environments: list[Component] | None = Field(
         None,
         description="`threads`, `device`, `hardware` and versions with the first `round` that used "
