@@ -186,7 +186,7 @@ def wide_run(run_copy: Path) -> Path:
 def configs_read_once() -> Iterator[None]:
     """Config files, which do not change, are read once: thousands of experiments are composed."""
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("read_file", "inherited_files", "read_method"):
+        for name in ("read_file", "inherited_files", "read_method", "setting_file"):
             patch.setattr(compose, name, functools.cache(getattr(compose, name)))
         yield
 

@@ -9,17 +9,23 @@ from config_components import SETTINGS
 from mmengine.config import Config
 
 from fedseg.config import compose as compose_module
-from fedseg.config.compose import Composition, compose, setting_file
+from fedseg.config.compose import Composition, compose
 
 
 @pytest.fixture(scope="module")
-def load(configs_read_once) -> Callable[..., Config]:
-    """An experiment by its setting and methods; the test may change it."""
+def composed(configs_read_once) -> Callable[..., Config]:
+    """An experiment by its setting and methods, which no test changes."""
 
     @functools.cache
-    def composed(setting: str, *methods: str) -> Config:
-        return compose(setting_file(setting), methods)
+    def load(setting: str, *methods: str) -> Config:
+        return compose(compose_module.setting_file(setting), methods)
 
+    return load
+
+
+@pytest.fixture(scope="module")
+def load(composed) -> Callable[..., Config]:
+    """An experiment by its setting and methods; the test may change it."""
     return lambda *names: copy.deepcopy(composed(*names))
 
 
@@ -27,7 +33,7 @@ def load(configs_read_once) -> Callable[..., Config]:
 def slots(configs_read_once) -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
     for setting in SETTINGS:
-        composition = Composition(setting_file(setting))
+        composition = Composition(compose_module.setting_file(setting))
         for name, path in composition.known.items():
             part = compose_module.read_method(path)
             assert found.setdefault(name, part.slots) == part.slots, path
