@@ -75,6 +75,7 @@ def test_train_and_test_share_no_image(images):
     assert not shared_images(train, test)
 
 
+@pytest.mark.figures
 def test_a_linear_model_of_the_pixels_stays_far_below_60_percent(images):
     """Multinomial logistic regression by L-BFGS, which needs whitened pixels to get there."""
     (x, labels), (x_test, labels_test) = images["train"], images["test"]

@@ -5,7 +5,9 @@ import given
 from command_lines import parse, printed_commands, small
 
 
-def test_the_demo_leads_to_a_photograph(terminal):
+def test_the_demo_leads_to_a_photograph(terminal, is_new_user):
+    if not is_new_user:
+        given.demo_streets(terminal.folder)
     output = terminal.run(f"{small('fedseg demo')} train_cfg.val_initial=False")
     assert "predictions.png" in output
     assert (terminal.folder / "work_dirs" / "demo_weather" / "board" / "index.html").is_file()
