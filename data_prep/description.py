@@ -102,12 +102,12 @@ class DataSet:
             if name not in flags:
                 hint = did_you_mean(name, flags)
                 raise ConfigError(f"prepare: {member} has no option {name!r}{hint}")
-        given = {flags[name]: value for name, value in options.items() if value is not None}
-        check_values(given, {flags[name]: hints[name] for name in options})
         for field_ in fields(self.options):
             value = options.get(field_.name)
             if isinstance(value, str) and field_.metadata["keywords"].get("type") is Path:
                 options[field_.name] = Path(value)
+        given = {flags[name]: value for name, value in options.items() if value is not None}
+        check_values(given, {flags[name]: hints[name] for name in options})
         root = self.root_of(member, root, options.get("synthetic", False))
         if len(str(root).splitlines()) > 1:
             raise ConfigError(f"{str(root)!r}: has a line break: rename the folder")

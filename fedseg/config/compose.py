@@ -79,7 +79,7 @@ KEYS: Mapping[str, Any] = {
     "slot": NAMES,
     "task": str | None,
     "needs": NAMES,
-    "append": Mapping[str, list] | None,
+    "append": Mapping[str, Sequence] | None,
     "values": Mapping[str, Mapping[str, Any] | None] | None,
 }
 COMPOSED = ("setting", "methods", *KEYS)  # what only a file can say
@@ -448,8 +448,7 @@ def _check_keys(path: Path, config: Mapping[str, Any], hints: Mapping[str, Any])
     try:
         check_values({key: config.get(key) for key in hints}, hints)
     except ConfigError as error:
-        lines = (f"{path}: {line}" for line in str(error).split("\n"))
-        raise ConfigError("\n".join(lines)) from error
+        raise ConfigError(f"{path}: {error}") from error
 
 
 def _without_marks(value: Any) -> Any:

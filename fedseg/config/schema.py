@@ -1,40 +1,39 @@
-"""The schema of options and files: signatures and models, checked by pydantic.
+"""Number types of the suite's own parameters, and the check of arguments and files by pydantic.
 
 Types are strict: no text is read as a number, and True is none; a whole number is fine where a
-float is wanted. Numbers are finite. Values are checked and never converted.
+float is wanted, and a list where a tuple is. Numbers are finite. Values are checked and never
+converted.
 """
 
 import functools
 import inspect
-import math
-import os
 import types
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeVar
 
-from annotated_types import Ge, Gt, Interval, Lt
+from annotated_types import Ge, Gt, Interval
 from pydantic import (
     AfterValidator,
-    AllowInfNan,
     BaseModel,
     ConfigDict,
-    InstanceOf,
-    PlainValidator,
-    Strict,
+    PydanticUserError,
     TypeAdapter,
     ValidationError,
 )
-from pydantic_core import PydanticCustomError
-from typing_extensions import TypedDict, is_protocol
+from pydantic_core import PydanticCustomError, SchemaError
 
 from fedseg.checks import shown
 from fedseg.errors import ConfigError, DataError
-from fedseg.names import NAME_RULE, did_you_mean
+from fedseg.names import did_you_mean
 
 SMALLEST, LARGEST = 1e-37, 1e37  # a float32's, and of its inverse
 PLAIN = (str, bool, int, float, list, tuple, Mapping, types.NoneType)  # what a config can write
 STRICT = ConfigDict(strict=True, allow_inf_nan=False)
+STARS = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+LOOSE = ("mmcv", "mmengine", "mmseg")  # take lists where their signatures say dict, and the like
+MUST = "Input should be "  # begins most messages of pydantic
 Model = TypeVar("Model", bound=BaseModel)
 
 
@@ -63,10 +62,10 @@ def check_arguments(
     defaults: Iterable[str] = (),
     propose: Callable[[str], str] = lambda field: "",
 ) -> None:
-    """Raise ConfigError with all mistakes in the arguments of a function or class.
+    """Raise ConfigError for the first mistake in the arguments of a function or class.
 
-    The types are those of its signature, and of the signatures to which it passes ``**kwargs``. A
-    default is right whatever its type, and so is an object that no config can write.
+    The types are those of its signature. A default is right whatever its type, and so is an object
+    that no config can write.
 
     Args:
         function: what is to be called.
@@ -78,35 +77,41 @@ def check_arguments(
     """
     name, given = getattr(function, "__name__", str(function)), set(given)
     signature = read_signature(function)
-    mistakes, values = [], {}
     for key, value in options.items():
         if key in given:
-            mistakes.append(f"{field}.{key}: is set by the run itself; remove it")
-        elif key not in signature.parameters and not signature.takes_any:
-            known = sorted({*signature.parameters, *defaults} - given)
+            raise ConfigError(f"{field}.{key}: is set by the run itself; remove it")
+        if key in signature.hints:
+            is_default = key in signature.defaults and value is signature.defaults[key]
+            if not is_default:
+                check_value(f"{field}.{key}", value, signature.hints[key])
+        elif not signature.takes_any:
+            known = sorted({*signature.hints, *defaults} - given)
             hint = did_you_mean(key, known)
             if not hint:
                 hint = f"{propose(f'{field}.{key}')}; known: {', '.join(known) or 'none'}"
-            mistakes.append(f"{field}.{key}: unknown argument of {name}{hint}")
-        elif not any(p.default is value for p in signature.parameters.get(key, ())):
-            values[key] = value
-    mistakes += signature.types.find_mistakes(values, field)
-    missing = signature.required.difference(options, given, defaults)
-    mistakes += [f"{field}: {name}: argument {key!r} is missing" for key in sorted(missing)]
-    if mistakes:
-        raise ConfigError("\n".join(mistakes))
+            raise ConfigError(f"{field}.{key}: unknown argument of {name}{hint}")
+    for key in signature.required:
+        if key not in options and key not in given and key not in defaults:
+            raise ConfigError(f"{field}: {name}: argument {key!r} is missing")
+
+
+def check_values(values: Mapping[str, Any], hints: Mapping[str, Any], field: str = "") -> None:
+    """Raise ConfigError for the first value that is not of the type that ``hints`` has for it."""
+    for key, value in values.items():
+        if key in hints:
+            check_value(f"{field}.{key}".lstrip("."), value, hints[key])
 
 
 def check_value(field: str, value: Any, hint: Any) -> None:
     """Raise ConfigError unless a value is of a type, written as in a signature."""
-    check_values({"": value}, {"": hint}, field)
-
-
-def check_values(values: Mapping[str, Any], hints: Mapping[str, Any], field: str = "") -> None:
-    """Raise ConfigError with all values that are not of the type that ``hints`` has for them."""
-    mistakes = _types_of(*hints.items()).find_mistakes(values, field)
-    if mistakes:
-        raise ConfigError("\n".join(mistakes))
+    if not isinstance(value, PLAIN):
+        return
+    try:
+        _adapter(hint).validate_python(_with_tuples(value))
+    except ValidationError as error:
+        raise ConfigError(f"{field}{_describe(error, value)}") from error
+    except (PydanticUserError, SchemaError):  # a type that pydantic cannot check
+        return
 
 
 def read_model(model: type[Model], value: Any, path: str | Path, fix: str = "") -> Model:
@@ -121,211 +126,106 @@ def read_model(model: type[Model], value: Any, path: str | Path, fix: str = "") 
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        mistakes = _tell(error, "")
-        more = f" (and {len(mistakes) - 3} more)" if len(mistakes) > 3 else ""
-        first = "; ".join(mistakes[:3])
-        raise DataError(f"{path}: {first}{more}{fix and f'; {fix}'}") from error
+        mistake = _describe(error, value).removeprefix(".").removeprefix(": ")
+        raise DataError(f"{path}: {mistake}{fix and f'; {fix}'}") from error
 
 
-class Types:
-    """Types of values by name, as one schema; what is not in it is not checked."""
+@dataclass(frozen=True)
+class Signature:
+    """The arguments of a function, or of a class and of the bases that get its ``**kwargs``."""
 
-    def __init__(self, hints: Mapping[str, Any]) -> None:
-        self.hints = {name: _accept(hint) for name, hint in hints.items()}
-
-    @functools.cached_property
-    def _adapter(self) -> TypeAdapter:
-        fields = TypedDict("Fields", self.hints, total=False)
-        fields.__pydantic_config__ = STRICT
-        return TypeAdapter(fields)
-
-    def find_mistakes(self, values: Mapping[str, Any], field: str) -> list[str]:
-        """A sentence for each value that does not fit; ``field`` is where they stand."""
-        values = {k: v for k, v in values.items() if k in self.hints and isinstance(v, PLAIN)}
-        try:
-            if values:
-                self._adapter.validate_python(values)
-        except ValidationError as error:
-            return _tell(error, field)
-        return []
+    hints: Mapping[str, Any]  # types by name; Any where there is none to check
+    defaults: Mapping[str, Any]  # by name, of those that have one
+    required: Sequence[str]  # by the function's own signature
+    takes_any: bool  # whether arguments of any other name are taken
 
 
 @functools.cache
-def _types_of(*hints: tuple[str, Any]) -> Types:
-    return Types(dict(hints))
-
-
-class Signature:
-    """The arguments of a function, or of a class and of those to which it passes ``**kwargs``.
-
-    Attributes:
-        parameters: of each name, the parameters of all classes in the chain that have it.
-        required: names without a default.
-        takes_any: whether arguments of any name are taken.
-        types: those of the first class in the chain that has the parameter.
-    """
-
-    def __init__(self, function: Any) -> None:
-        self.parameters: dict[str, list[inspect.Parameter]] = {}
-        self.takes_any = True
-        parameters = (_read_parameters(function) or {}).values()
-        self.required = {p.name for p in parameters if p.default is p.empty and p.kind not in STARS}
-        hints: dict[str, Any] = {}
-        for part in function.__mro__ if inspect.isclass(function) else [function]:
-            called = part
-            if inspect.isclass(part):
-                called = vars(part).get("__init__") or vars(part).get("__new__")
-            parameters = _read_parameters(part)
-            if called is None:
-                continue
-            if parameters is None:
-                break
-            part_hints = _read_hints(called)
-            loose = part.__module__.partition(".")[0] in LOOSE
-            for name, parameter in parameters.items():
-                if parameter.kind not in STARS:
-                    hint = part_hints.get(name, Any)
-                    if loose and hint not in (bool, int, float, str):
-                        hint = Any
-                    default = parameter.default
-                    if hint is float and isinstance(default, float) and not math.isfinite(default):
-                        hint = Annotated[float, AllowInfNan()]
-                    self.parameters.setdefault(name, []).append(parameter)
-                    if name in part_hints:  # else a base class says it
-                        hints.setdefault(name, hint)
-            if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
-                self.takes_any = False
-                break
-        self.types = Types(hints)
-
-
-STARS = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-LOOSE = ("mmcv", "mmengine", "mmseg")  # take lists where their signatures say dict, and the like
-UNIONS = (Union, types.UnionType)
-read_signature = functools.cache(Signature)
+def read_signature(function: Any) -> Signature:
+    """The arguments that a function or class takes."""
+    parts = [function]
+    if inspect.isclass(function):
+        parts = [part for part in function.__mro__[:-1] if "__init__" in vars(part)]
+    hints: dict[str, Any] = {}
+    defaults: dict[str, Any] = {}
+    for part in parts:
+        parameters = _read_parameters(part)
+        if parameters is None:
+            break
+        for name, parameter in parameters.items():
+            if parameter.kind not in STARS and name not in hints:
+                hints[name] = _read_hint(parameter, part)
+                if parameter.default is not parameter.empty:
+                    defaults[name] = parameter.default
+        if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+            return Signature(hints, defaults, _read_required(function), takes_any=False)
+    return Signature(hints, defaults, _read_required(function), takes_any=bool(parts))
 
 
 def _read_parameters(function: Any) -> Mapping[str, inspect.Parameter] | None:
+    """The parameters of a function or class; None for one that is written in C."""
     try:
-        return inspect.signature(function).parameters
-    except (TypeError, ValueError):  # written in C
+        return inspect.signature(function, eval_str=True).parameters
+    except (TypeError, ValueError):
         return None
+    except NameError:  # a type that is imported for type checkers only
+        return inspect.signature(function).parameters
 
 
-def _read_hints(function: Any) -> Mapping[str, Any]:
-    try:
-        return get_type_hints(function, include_extras=True)
-    except Exception:  # a name that is imported for type checkers only
-        return {}
+def _read_required(function: Any) -> Sequence[str]:
+    parameters = (_read_parameters(function) or {}).values()
+    return [p.name for p in parameters if p.default is p.empty and p.kind not in STARS]
 
 
-def _accept(hint: Any) -> Any:
-    """A hint as pydantic is to check it: lists for sequences, dicts for mappings, texts for paths.
-
-    Of a class that is not Python's own, whether a value is an instance.
-    """
-    kind, inner = get_origin(hint) or hint, get_args(hint)
-    if kind is Annotated:
-        return Annotated[(_accept(inner[0]), *hint.__metadata__)]
-    if kind in UNIONS:
-        members = [_accept(one) for one in inner if one is not types.NoneType]
-        if Any in members:
-            return Any
-        one = members[0] if len(members) == 1 else Annotated[Any, _accept_union(members)]
-        return one | None if types.NoneType in inner else one
-    if kind is Literal:
-        return Annotated[Any, _accept_literal(inner)]
-    if kind is int:
-        return Annotated[int, Ge(-(2**63)), Lt(2**63)]
-    if kind in (None, bool, float, str, types.NoneType):
-        return kind
-    if kind in (Any, object, type) or not inspect.isclass(kind) or is_protocol(kind):
+def _read_hint(parameter: inspect.Parameter, function: Any) -> Any:
+    hint = parameter.annotation
+    if hint is parameter.empty or isinstance(hint, str):
         return Any
-    if issubclass(kind, os.PathLike):
-        return Annotated[Path, Strict(False)]
-    if issubclass(kind, tuple) and inner and inner[-1] is not ...:
-        return Annotated[tuple[tuple(map(_accept, inner))], Strict(False)]
-    if kind in (Sequence, Collection, Iterable, list, tuple, set):
-        return Annotated[list[_accept(inner[0]) if inner else Any], Strict(False)]
-    if issubclass(kind, Mapping):
-        key, value = map(_accept, inner or (Any, Any))
-        return Annotated[dict[key, value], Strict(False)]
-    return InstanceOf[kind]
+    if function.__module__.partition(".")[0] in LOOSE and hint not in (bool, int, float, str):
+        return Any
+    return hint
 
 
-def _accept_literal(choices: tuple[Any, ...]) -> PlainValidator:
-    def check(value: Any) -> Any:
-        if not any(type(value) is type(one) and value == one for one in choices):
-            listed = " or ".join(map(repr, choices))
-            raise PydanticCustomError("literal", "Input should be {listed}", {"listed": listed})
-        return value
-
-    return PlainValidator(check)
+@functools.cache
+def _adapter(hint: Any) -> TypeAdapter:
+    return TypeAdapter(hint, config=ConfigDict(arbitrary_types_allowed=True, **STRICT))
 
 
-def _accept_union(members: Sequence[Any]) -> PlainValidator:
-    """A union that reports items of the list or dict it is given, else all its members."""
-
-    @functools.cache
-    def adapters() -> list[TypeAdapter]:
-        return [TypeAdapter(member, config=STRICT) for member in members]
-
-    def check(value: Any) -> Any:
-        messages: dict[str, None] = {}
-        for adapter in adapters():
-            try:
-                return adapter.validate_python(value)
-            except ValidationError as error:
-                if any(one["loc"] for one in error.errors()):
-                    raise
-                messages.update((_expected(one), None) for one in error.errors())
-        listed = " or ".join(messages)
-        raise PydanticCustomError("union", "Input should be {listed}", {"listed": listed})
-
-    return PlainValidator(check)
+def _with_tuples(value: Any) -> Any:
+    """A value whose lists are tuples, which fit tuples and sequences."""
+    if isinstance(value, list | tuple):
+        return tuple(map(_with_tuples, value))
+    if isinstance(value, Mapping):
+        return {key: _with_tuples(inner) for key, inner in value.items()}
+    return value
 
 
-WORDS = {  # of pydantic's mistakes
-    "bool_type": "True or False",
-    "dict_type": "a dict",
-    "finite_number": "a finite number",
-    "float_type": "a finite number",
-    "int_type": "a whole number",
-    "list_type": "a list",
-    "model_type": "a dict",
-    "path_type": "a path",
-    "string_too_long": "shorter",
-    "string_pattern_mismatch": f"printable text, as a name {NAME_RULE}",
-    "string_type": "a string",
-    "tuple_type": "a list",
-}
+def _describe(error: ValidationError, value: Any) -> str:
+    """Place and sentence of the innermost mistake; of a union what each of its members wants."""
+    mistakes = error.errors(include_url=False)
+    mistake = max(mistakes, key=lambda mistake: len(mistake["loc"]))
+    place, wrong = _find(mistake["loc"], value)
+    if mistake["type"] == "missing":
+        return f"{place}.{mistake['loc'][-1]}: is missing"
+    if mistake["type"] == "extra_forbidden":
+        return f"{place}: is unknown"
+    wanted: dict[str, None] = {}
+    for other in mistakes:
+        if other["msg"].startswith(MUST) and _find(other["loc"], value)[0] == place:
+            wanted[other["msg"].removeprefix(MUST)] = None
+    if wanted:
+        return f"{place}: must be {' or '.join(wanted)}, not {shown(wrong)}"
+    return f"{place}: {mistake['msg'].removeprefix('Value error, ')}"
 
 
-def _tell(error: ValidationError, field: str) -> list[str]:
-    """A sentence for each mistake, with its field, the value and what it may be."""
-    sentences = []
-    for one in error.errors(include_url=False):
-        place = field
-        for part in one["loc"]:
-            if part not in ("", "[key]"):
-                place += f"[{part}]" if isinstance(part, int) else f".{part}"
-        sentences.append(f"{place.lstrip('.') or 'content'}: {_describe(one)}")
-    return sentences
-
-
-def _describe(mistake: Mapping[str, Any]) -> str:
-    kind, message = mistake["type"], mistake["msg"]
-    if kind == "missing":
-        return "is missing"
-    if kind == "extra_forbidden":
-        return "is unknown"
-    if kind == "value_error":
-        return str(mistake["ctx"]["error"])
-    if kind in ("too_short", "too_long"):
-        wanted = message.partition("should have ")[2].partition(" after")[0]
-        return f"must have {wanted}, not {mistake['ctx']['actual_length']}"
-    return f"must be {_expected(mistake)}, not {shown(mistake['input'])}"
-
-
-def _expected(mistake: Mapping[str, Any]) -> str:
-    return WORDS.get(mistake["type"]) or mistake["msg"].removeprefix("Input should be ")
+def _find(loc: Sequence[int | str], value: Any) -> tuple[str, Any]:
+    """The place of a mistake of pydantic, without the members of unions, and what stands there."""
+    place = ""
+    for part in loc:
+        if isinstance(value, list | tuple) and isinstance(part, int) and part < len(value):
+            place += f"[{part}]"
+            value = value[part]
+        elif isinstance(value, Mapping) and part in value:
+            place += f".{part}"
+            value = value[part]
+    return place, value

@@ -64,7 +64,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Options:
-    """Options of both commands; ConfigError names all that are out of bounds."""
+    """Options of both commands; ConfigError names the first that is out of bounds."""
 
     samples: Count | None = None  # size of a seeded subset of the data
     statistics: Literal["running", "batch"] = RUNNING  # of BatchNorm

@@ -4,7 +4,7 @@ Its loss, its weights and how its images are padded belong to other places of a 
 normalization of its images and sliding windows are taken.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -140,7 +140,7 @@ def _read_preprocessor(options: Mapping[str, Any], field: str) -> dict[str, Any]
     preprocessor: dict[str, Any] = {"type": "ImagePreprocessor"}
     for key in ("mean", "std"):
         numbers = options.get(key)
-        check_value(f"{field}.{key}", numbers, list[float])
+        check_value(f"{field}.{key}", numbers, Sequence[float])
         preprocessor[key] = [number / 255 for number in numbers]
     return preprocessor
 

@@ -70,7 +70,8 @@ def test_a_file_that_does_not_fit_is_named_and_the_run_stays(tmp_path, text):
 def test_a_quantity_that_is_no_object_is_named(tmp_path):
     measured = {"config_sha256": CONTENT["config_sha256"], "quantities": {"top": 3}}
     (run,), (message,) = read_runs([written(tmp_path, json.dumps(measured))])
-    assert "curvature.json: quantities.top: must be a dict, not 3" in message
+    fault = "quantities.top: must be a valid dictionary, not 3"
+    assert f"curvature.json: {fault}" in message
     assert measured_value(run.results, "top/lambda_max") is None
 
 

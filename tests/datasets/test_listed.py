@@ -74,7 +74,7 @@ def test_a_layout_takes_nothing_that_it_defines(field):
         ({"classes": [*map(str, range(255))], "reduce_zero_label": True}, r"1 to 254 names"),
         ({"split": "splits/train/clients.json"}, r"clients\.json: is no folder"),
         ({"layout": "acdc"}, r"dataset\.classes: acdc has its own: leave it out"),
-        ({"layout": "acdx"}, r"dataset\.layout: must be 'acdc' or"),
+        ({"layout": "acdx"}, r"dataset\.layout: must be 'acdc', 'bdd100k',"),
         ({"domains": ["south"]}, r"dataset\.domains: has \['south'\], .* are east, north"),
         ({"domain": "x{domain}"}, r"does not match"),
         ({"ids": [0, 2]}, r"label_ids: has 1: 2"),

@@ -90,7 +90,7 @@ def test_maps_to_cityscapes(own: dict) -> None:
     write_pair(*files, [35])
     with pytest.raises(DataError, match=r"no label ids \[35\]"):
         dataset[0]
-    with pytest.raises(ConfigError, match=r"dataset\.ids: must be 'cityscapes' or 'gta5' or"):
+    with pytest.raises(ConfigError, match=r"dataset\.ids: must be 'cityscapes', 'gta5',"):
         build(DATASETS, {"type": "MMSegDataset", "source": own, "ids": "gta"}, "dataset")
 
 

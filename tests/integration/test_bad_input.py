@@ -161,12 +161,12 @@ BAD = {
     ),
     "a test loader that is no mapping": (
         {"val_dataloader": {"_delete_": True, "batch_size": 3}},
-        r"val_dataloader\.batch_size: must be a dict",
+        r"val_dataloader\.batch_size: must be a",
     ),
     "a missing evaluator": ({"val_evaluator": None}, r"val_evaluator: is missing"),
     "a text for an inherited flag": (
         {"train_dataloader": {"type": "OwnData", "shuffle": "False"}},
-        r"train_dataloader\.shuffle: must be True or False",
+        r"train_dataloader\.shuffle: must be a valid boolean",
     ),
     "parameters of an optimizer": (
         {"optim_wrapper": {"optimizer": {"params": []}}},

@@ -293,7 +293,7 @@ def test_resume_in_a_config(run, tmp_path):
     train(config, quiet=True)
     assert "resumed from" in toyseg.logs(run)
     config.resume = "False"
-    with pytest.raises(ConfigError, match="resume: must be True or False"):
+    with pytest.raises(ConfigError, match="resume: must be a valid boolean"):
         train(config)
 
 

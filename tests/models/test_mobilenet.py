@@ -65,7 +65,7 @@ def test_prefixes_as_a_list_or_one_text(imagenet):
     for ignore in ([], ["fc."], "fc."):  # a text is no list of letters
         with pytest.raises(ConfigError, match=r"classifier\.1\.weight.*model\.weights\.ignore"):
             from_file(path, ignore=ignore)
-    with pytest.raises(ConfigError, match=r"model\.weights\.ignore: must be a string or a list"):
+    with pytest.raises(ConfigError, match=r"model\.weights\.ignore: must be a valid string or"):
         from_file(path, ignore=3)
 
 

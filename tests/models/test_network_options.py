@@ -49,7 +49,7 @@ WRONG_WINDOWS = {
     "windows without a stride": ({"mode": "slide", "crop_size": (8, 8)}, "needs crop_size and str"),
     "gaps between windows": ({**SLIDE, "stride": (9, 6)}, r"\.stride: must be at most crop_size"),
     "a crop of whole images": ({"crop_size": (8, 8)}, r"\.mode: must be 'slide'"),
-    "one number": ({**SLIDE, "crop_size": 8}, r"\.crop_size: must be a list"),
+    "one number": ({**SLIDE, "crop_size": 8}, r"\.crop_size: must be a"),
     "an unknown option": ({**SLIDE, "strides": (4, 6)}, r"\.strides: unknown argument"),
 }
 
@@ -147,7 +147,7 @@ def test_another_loss_of_a_file_is_refused(tmp_path):
     [
         ({"bgr_to_rgb": False}, "bgr_to_rgb: must be True"),
         ({"seg_pad_val": 0}, "seg_pad_val: must be 255"),
-        ({"mean": None}, "mean: must be a list"),
+        ({"mean": None}, "mean: must be an instance of Sequence"),
         ({"batch_augments": [{"type": "Mixup"}]}, "batch_augments: has no effect here"),
     ],
 )

@@ -69,10 +69,10 @@ def test_writing_replaces_the_other_files_of_the_folder(tmp_path):
 
 
 REFUSED = [
-    ([1], "content"),
+    ([1], "must be a valid dict"),
     ("{", "JSON"),
-    ({"users": []}, "user_data: is missing"),
-    (content(users=[], num_samples=[], user_data={}), "users: must have at least 1"),
+    ({"users": ["a"]}, "num_samples: is missing"),
+    (content(users=[], num_samples=[], user_data={}), "users: List should have at least 1 item"),
     (content(users=["b", "\x1b[31m"]), "users[1]"),
     (content(users=["b", "b"]), "user 'b' is listed twice"),
     (content(users=["b", "c"]), "only one of users"),
@@ -81,7 +81,7 @@ REFUSED = [
     (content(num_samples=[2, 2]), "user 'a': num_samples is 2"),
     (content(num_samples=[2, True]), "num_samples[1]"),
     (one_user(["1.jpg"], []), "x has 1 images and y 0 labels"),
-    (one_user([], []), "user_data.u.x: must have at least 1"),
+    (one_user([], []), "user_data.u.x: List should have at least 1 item"),
     (content(users=["u"], num_samples=[1], user_data={"u": {"x": "a"}}), "user_data.u.x: "),
     (one_user(["1.jpg", "1.jpg"], ["1.png", "2.png"]), "'1.jpg' is already held by user 'u'"),
     (one_user(["/etc/passwd"], ["1.png"]), "x[0]: '/etc/passwd' is absolute"),
