@@ -29,33 +29,19 @@ class ConfigError(UserError):
     """A config asks for something unknown, impossible or contradictory."""
 
 
+class UnknownArgument(ConfigError):
+    """Nothing takes an argument of a config, and no other has a name like it.
+
+    ``field`` is its place in the config, which may have the name elsewhere.
+    """
+
+    def __init__(self, message: str, field: str = "") -> None:
+        super().__init__(message)
+        self.field = field
+
+
 class TensorMoved(ConfigError, RuntimeError):
     """Code of the user's own replaced a tensor of the model, which must be changed in place."""
-
-
-class Mistakes:
-    """Collects messages, and ConfigErrors raised in ``with`` blocks of it, to tell all at once."""
-
-    def __init__(self) -> None:
-        self.messages: dict[str, None] = {}  # in their order, each once
-
-    def __enter__(self) -> None:
-        """Nothing to prepare."""
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> bool:
-        if not isinstance(error, ConfigError):
-            return False
-        self.add(str(error))
-        return True
-
-    def add(self, message: str) -> None:
-        """Note a message, of one mistake or more in a line each."""
-        self.messages.update(dict.fromkeys(message.split("\n")))
-
-    def tell(self) -> None:
-        """Raise ConfigError if there is any."""
-        if self.messages:
-            raise ConfigError("\n".join(self.messages))
 
 
 class DataError(UserError):

@@ -9,7 +9,7 @@ is asked for: to import all of them would take seconds.
 """
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from types import MappingProxyType
 from typing import Any
@@ -19,6 +19,7 @@ from mmengine.registry import Registry
 from mmseg import registry as _mmseg
 
 from fedseg.checks import shown
+from fedseg.config.accepted import replacement_of
 from fedseg.config.schema import PLAIN, check_arguments
 from fedseg.errors import DEBUG, ConfigError
 from fedseg.names import did_you_mean
@@ -303,6 +304,7 @@ def build(
     field: str,
     given: Mapping[str, Any] | None = None,
     base: type = object,
+    keys: Iterable[str] = (),
     **defaults: Any,
 ) -> Any:
     """Build a component from a config; a mistake in it is a ConfigError that names the field.
@@ -313,10 +315,11 @@ def build(
         field: where the config stands, for the message, for example ``"algorithm"``.
         given: arguments that are not the config's to set.
         base: the class that it must be of.
+        keys: what else may stand there, which is read before; messages list it.
         defaults: arguments for keys that the config leaves out.
     """
     given, component = given or {}, config
-    check_component(registry, config, field, given, base, defaults)
+    check_component(registry, config, field, given, base, (*keys, *defaults))
     if isinstance(config, PLAIN):
         try:
             component = registry.build({**config, **given}, default_args=defaults or None)
@@ -336,16 +339,15 @@ def check_component(
     given: Iterable[str] = (),
     base: type = object,
     defaults: Iterable[str] = (),
-    propose: Callable[[str], str] = lambda field: "",
 ) -> None:
     """Raise ConfigError unless a component's config has a known type and arguments that fit it.
 
-    Arguments: those of :func:`build`, and ``propose`` of :func:`check_arguments`. Nothing is built.
+    Arguments: those of :func:`build`. Nothing is built.
     """
     if isinstance(config, PLAIN):
         cls = find_class(registry, config, field, base)
         options = {name: value for name, value in config.items() if name != "type"}
-        check_arguments(cls, options, field, given, defaults, propose)
+        check_arguments(cls, options, field, given, defaults)
 
 
 def find_class(registry: Registry, config: Any, field: str, base: type = object) -> Any:
@@ -363,7 +365,8 @@ def find_class(registry: Registry, config: Any, field: str, base: type = object)
     if not callable(cls):
         raise ConfigError(f"{field}.type: must be a name, not {shown(kind)}")
     if inspect.isclass(cls) and not issubclass(cls, base):
-        raise ConfigError(f"{field}.type: {cls.__name__} is not a {base.__name__}")
+        hint = replacement_of(cls.__name__)
+        raise ConfigError(f"{field}.type: {cls.__name__} is not a {base.__name__}{hint}")
     return cls
 
 

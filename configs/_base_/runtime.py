@@ -1,7 +1,6 @@
 # What every experiment shares: FedAvg, plain averaging of the clients' models, and what no paper
 # speaks of.
 
-default_scope = "fedseg"
 randomness = dict(seed=0)
 executor = dict(type="InProcessExecutor")
 algorithm = dict(type="FedAvg", server_optim=dict(type="SGD", lr=1.0))

@@ -18,6 +18,7 @@ REPLACED_KEYS: Mapping[str, str] = {
     "cudnn_benchmark": "set env_cfg.cudnn_benchmark",
     "data": "set train_dataloader and val_dataloader",
     "data_preprocessor": "set model.data_preprocessor",
+    "default_scope": "leave it out, names are looked up in fedseg, mmseg and mmengine",
     "deterministic": "set randomness.deterministic",
     "epochs": "set train_cfg.max_rounds and train_cfg.local_epochs",
     "evaluation": "set train_cfg.val_interval",
@@ -95,18 +96,9 @@ def refuse_key(key: str, config: Mapping[str, Any], known: Collection[str]) -> s
     )
 
 
-def refuse_type(field: str, name: str, wanted: str) -> str:
-    """Say what a component must be, and what to write in place of a well-known one that is not.
-
-    Args:
-        field: where the component stands.
-        name: of its class.
-        wanted: what it must be, in words.
-    """
-    sentence = f"{field}.type: must be {wanted}, not {name}"
-    if name in REPLACED_TYPES:
-        return f"{sentence}: {REPLACED_TYPES[name]}"
-    return sentence
+def replacement_of(name: str) -> str:
+    """What to write in place of a well-known component that does not fit, by its class."""
+    return f": {REPLACED_TYPES[name]}" if name in REPLACED_TYPES else ""
 
 
 def propose_place(field: str, config: Mapping[str, Any]) -> str:

@@ -1,22 +1,17 @@
-"""The components of a config: where each stands, which registry knows it, and what it may say.
+"""Places of a config that several parts of the suite read, and its data sets' folders.
 
-Names of the suite's own classes are known without an import, by the tables of the registries. Types
-and arguments are checked against the classes, whose import takes seconds.
+Names of the suite's own classes are known without an import, by the tables of the registries.
 """
 
 import os
 from collections.abc import Iterator, Mapping
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from pydantic import PositiveInt
 
 import fedseg.registry
-from fedseg.config.accepted import propose_place
-from fedseg.config.schema import check_values
-from fedseg.errors import DataError, Mistakes
+from fedseg.errors import DataError
 from fedseg.names import PREPARED_BY, made_by
-from fedseg.registry import check_component
 
 DEFAULT_HOOKS = {
     "checkpoint": {"type": "FederatedCheckpointHook"},
@@ -26,77 +21,13 @@ DEFAULT_HOOKS = {
 }
 LOADERS = ("train_dataloader", "val_dataloader.*", "test_dataloader.*")
 _, VAL, TEST = LOADERS
+MODEL_KEYS = ("freeze", "lora")  # of model, that are no arguments of its class
 # keys of train_cfg that describe the local training; the others are the loop's
 LOCAL_TRAINING: Mapping[str, Any] = {
     "amp": bool,
     "hook_interval": PositiveInt,
     "local_epochs": PositiveInt | None,
     "local_steps": PositiveInt | None,
-}
-
-
-class Place(NamedTuple):
-    """A place of a config where a component stands.
-
-    Attributes:
-        registry: its variable in :mod:`fedseg.registry`.
-        default: the type where the config names none.
-        keys: those that are no arguments. given: arguments that the run sets.
-    """
-
-    registry: str
-    default: str | None = None
-    keys: tuple[str, ...] = ()
-    given: tuple[str, ...] = ()
-
-
-_RUN = ("local_epochs", "local_steps", "drop_single", "device", "dtype", "seed")
-_HOOK = Place("HOOKS", keys=("priority",))
-_SCHEDULE = Place("PARAM_SCHEDULERS", given=("optimizer",))
-_EVALUATION = ("runner", "dataloader", "evaluator")
-PLACES: dict[str, Place] = {
-    "algorithm": Place("ALGORITHMS"),
-    "algorithm.server_optim": Place("SERVER_OPTIMIZERS"),
-    "attack": Place("ATTACKS"),
-    "averaging": _HOOK,
-    "client_sampler": Place("SAMPLERS"),
-    "compression": Place("COMPRESSIONS"),
-    "custom_hooks.*": _HOOK,
-    **{
-        f"default_hooks.{name}": _HOOK._replace(default=hook["type"])
-        for name, hook in DEFAULT_HOOKS.items()
-    },
-    "executor": Place("EXECUTORS"),
-    "local_loss": Place("LOCAL_LOSSES"),
-    "model": Place("MODELS", keys=("freeze", "lora")),
-    "model.data_preprocessor": Place("MODELS"),
-    "model.loss": Place("MODELS"),
-    "model.network": Place("MODELS", keys=("num_classes",)),
-    "optim_wrapper": Place(
-        "OPTIM_WRAPPERS", "OptimWrapper", keys=("constructor", "optimizer", "paramwise_cfg")
-    ),
-    "optim_wrapper.optimizer": Place("OPTIMIZERS", given=("params",)),
-    "param_scheduler": _SCHEDULE,
-    "param_scheduler.*": _SCHEDULE,
-    "privacy": Place("PRIVACIES"),
-    "robust": Place("AGGREGATES"),
-    "train_cfg": Place(
-        "LOOPS", "FederatedTrainLoop", tuple(LOCAL_TRAINING), ("runner", "dataloader")
-    ),
-    "val_cfg": Place("LOOPS", "FederatedValLoop", given=_EVALUATION),
-    "test_cfg": Place("LOOPS", "FederatedTestLoop", given=_EVALUATION),
-    "train_dataloader": Place("CLIENT_DATA", "StreamingData", given=_RUN),
-    "train_dataloader.partition": Place("PARTITIONS", keys=("holdout", "unlabelled")),
-    **dict.fromkeys(
-        (VAL, TEST),
-        Place("EVALUATION_SETS", "StreamingData", given=("name", "field", "metrics", "like")),
-    ),
-    **dict.fromkeys(("val_evaluator", "test_evaluator"), Place("METRICS")),
-    **dict.fromkeys(("val_evaluator.*", "test_evaluator.*"), Place("METRICS")),
-    **{f"{loader}.dataset": Place("DATASETS") for loader in LOADERS},
-    **{f"{loader}.dataset.style": Place("TRANSFORMS") for loader in LOADERS},
-    **{f"{loader}.dataset.style.source": Place("DATASETS") for loader in LOADERS},
-    **{f"{loader}.transforms.*": Place("BATCH_TRANSFORMS") for loader in LOADERS},
 }
 
 
@@ -121,7 +52,7 @@ def check_roots(config: Mapping[str, Any], *loaders: str) -> None:
 
     Args:
         config: a complete one.
-        loaders: where the data sets are, as in :data:`PLACES`.
+        loaders: where the data sets are, as in :data:`LOADERS`.
     """
     for place, loader in (one for pattern in loaders for one in find(config, pattern)):
         datasets = [*find(loader, "dataset"), *find(loader, "dataset.style.source")]
@@ -134,29 +65,3 @@ def check_roots(config: Mapping[str, Any], *loaders: str) -> None:
                 fix = f"make it with {made_by(command, root)}" if command else "put it there"
                 key = f"{place}.{field}." * field.endswith(".source")  # of a lender of styles
                 raise DataError(f"{root}: does not exist: {fix}, or set {key}data_root")
-
-
-def check_components(config: Mapping[str, Any]) -> None:
-    """Raise ConfigError with every unknown type and wrong argument of a complete config."""
-    mistakes = Mistakes()
-    propose = partial(propose_place, config=config)
-    config = dict(config)
-    for part in ("dataloader", "evaluator"):  # each mistake once
-        if config.get(f"test_{part}") == config.get(f"val_{part}"):
-            config.pop(f"test_{part}", None)
-    with mistakes:
-        check_values(config["train_cfg"], LOCAL_TRAINING, "train_cfg")
-    for pattern, place in PLACES.items():
-        registry = getattr(fedseg.registry, place.registry)
-        for field, component in find(config, pattern):
-            options = {k: v for k, v in component.items() if k not in place.keys}
-            if place.default:
-                options.setdefault("type", place.default)
-            elif "type" not in options and pattern.startswith("model."):
-                continue  # of a user's model it may be something else
-            needless = (*place.given, *place.keys)
-            with mistakes:
-                check_component(
-                    registry, options, field, place.given, defaults=needless, propose=propose
-                )
-    mistakes.tell()

@@ -48,7 +48,7 @@ from fedseg.config.layers import (
 )
 from fedseg.config.needs import NEEDS, TASKS, Need, component_types
 from fedseg.config.schema import check_values
-from fedseg.errors import ConfigError, Mistakes
+from fedseg.errors import ConfigError
 from fedseg.names import did_you_mean
 
 # what a method can decide, in the order of an experiment's name
@@ -232,22 +232,16 @@ class Composition:
 
     def _read_methods(self, names: Iterable[str]) -> list[Method]:
         """The methods in the order of their slots, each once; those without one as given."""
-        mistakes, read = Mistakes(), {}
-        for name in names:
-            with mistakes:
-                path = self.find(name)
-                read[path] = self._method(path)
-        mistakes.tell()
+        read = {path: self._method(path) for path in map(self.find, names)}
         methods = sorted(read.values(), key=attrgetter("rank"))
         deciding: dict[str, Method] = {}
         for method, slot in [(one, slot) for one in methods for slot in one.slots]:
             decided, other = slot.replace("_", " "), deciding.setdefault(slot, method)
             if other is not method and slot not in SHARED:
-                mistakes.add(
+                raise ConfigError(
                     f"methods: {other.name} and {method.name} contradict each other: both decide "
                     f"the {decided}; choose one"
                 )
-        mistakes.tell()
         return methods
 
     def _method(self, path: Path) -> Method:

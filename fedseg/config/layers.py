@@ -18,7 +18,8 @@ from mmengine.utils import import_modules_from_strings
 
 import fedseg
 from fedseg.checks import shown
-from fedseg.errors import ConfigError
+from fedseg.config.accepted import propose_place
+from fedseg.errors import ConfigError, UnknownArgument
 from fedseg.names import did_you_mean
 
 CONFIGS = (Path(fedseg.__file__).parent / "configs").resolve()
@@ -258,10 +259,11 @@ def naming(config: Config) -> Iterator[None]:
             raise
         layers = layers_of(config)
         known = (str(config.filename), "--", *(layer.file for layer in layers))
-        lines = []
-        for line in str(error).split("\n"):
-            key = re.sub(r"\[(\d+)\]", r".\1", line.partition(": ")[0])
+        message = str(error)
+        if isinstance(error, UnknownArgument) and error.field:
+            message += propose_place(error.field, config)
+        if not message.startswith(known):
+            key = re.sub(r"\[(\d+)\]", r".\1", message.partition(": ")[0])
             layer = find_layer(layers, key)
-            file = config.filename if layer is None else layer.file
-            lines.append(line if line.startswith(known) else f"{file}: {line}")
-        raise type(error)("\n".join(lines)) from error
+            message = f"{config.filename if layer is None else layer.file}: {message}"
+        raise type(error)(message) from error

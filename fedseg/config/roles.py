@@ -23,6 +23,7 @@ IDENTITY, METHOD, PROTOCOL, MEASUREMENT, ENVIRONMENT, PLACE = ROLES
 # of the patterns that cover a key the first one decides
 PATTERNS: Mapping[str, Role] = {
     "work_dir": PLACE,
+    "default_scope": PLACE,  # of earlier versions
     "resume": PLACE,
     "overwrite": PLACE,
     "experiment_name": PLACE,
@@ -63,7 +64,6 @@ PATTERNS: Mapping[str, Role] = {
     "param_scheduler": METHOD,
     "custom_hooks": METHOD,
     "custom_imports": METHOD,
-    "default_scope": METHOD,
     "model.freeze": METHOD,
     "model.lora": METHOD,
     "model.stochastic_depth": METHOD,
@@ -111,7 +111,6 @@ RESUMABLE = (
     "param_scheduler.*.end",
     "custom_hooks",
     "custom_imports",
-    "default_scope",
     "**.priority",
     "train_cfg.max_rounds",
     "train_cfg.max_norm_ratio",

@@ -7,11 +7,12 @@ converted.
 
 import functools
 import inspect
+import operator
 import types
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 from annotated_types import Ge, Gt, Interval
 from pydantic import (
@@ -19,13 +20,14 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     PydanticUserError,
+    Strict,
     TypeAdapter,
     ValidationError,
 )
 from pydantic_core import PydanticCustomError, SchemaError
 
 from fedseg.checks import shown
-from fedseg.errors import ConfigError, DataError
+from fedseg.errors import ConfigError, DataError, UnknownArgument
 from fedseg.names import did_you_mean
 
 SMALLEST, LARGEST = 1e-37, 1e37  # a float32's, and of its inverse
@@ -60,7 +62,6 @@ def check_arguments(
     field: str,
     given: Iterable[str] = (),
     defaults: Iterable[str] = (),
-    propose: Callable[[str], str] = lambda field: "",
 ) -> None:
     """Raise ConfigError for the first mistake in the arguments of a function or class.
 
@@ -73,7 +74,6 @@ def check_arguments(
         field: where they stand in the config.
         given: arguments that are not the config's to set.
         defaults: arguments that need not be set, and keys beside the arguments.
-        propose: gives a hint for an unknown key whose name is like none of the arguments.
     """
     name, given = getattr(function, "__name__", str(function)), set(given)
     signature = read_signature(function)
@@ -87,9 +87,11 @@ def check_arguments(
         elif not signature.takes_any:
             known = sorted({*signature.hints, *defaults} - given)
             hint = did_you_mean(key, known)
-            if not hint:
-                hint = f"{propose(f'{field}.{key}')}; known: {', '.join(known) or 'none'}"
-            raise ConfigError(f"{field}.{key}: unknown argument of {name}{hint}")
+            message = f"{field}.{key}: unknown argument of {name}"
+            if hint:
+                raise ConfigError(f"{message}{hint}")
+            listed = ", ".join(known) or "none"
+            raise UnknownArgument(f"{message}; known: {listed}", f"{field}.{key}")
     for key in signature.required:
         if key not in options and key not in given and key not in defaults:
             raise ConfigError(f"{field}: {name}: argument {key!r} is missing")
@@ -107,7 +109,7 @@ def check_value(field: str, value: Any, hint: Any) -> None:
     if not isinstance(value, PLAIN):
         return
     try:
-        _adapter(hint).validate_python(_with_tuples(value))
+        _adapter(hint).validate_python(value)
     except ValidationError as error:
         raise ConfigError(f"{field}{_describe(error, value)}") from error
     except (PydanticUserError, SchemaError):  # a type that pydantic cannot check
@@ -153,10 +155,12 @@ def read_signature(function: Any) -> Signature:
         if parameters is None:
             break
         for name, parameter in parameters.items():
-            if parameter.kind not in STARS and name not in hints:
+            if parameter.kind in STARS:
+                continue
+            if name not in hints and parameter.default is not parameter.empty:
+                defaults[name] = parameter.default
+            if hints.get(name, Any) is Any:  # else a base class says it
                 hints[name] = _read_hint(parameter, part)
-                if parameter.default is not parameter.empty:
-                    defaults[name] = parameter.default
         if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
             return Signature(hints, defaults, _read_required(function), takes_any=False)
     return Signature(hints, defaults, _read_required(function), takes_any=bool(parts))
@@ -188,16 +192,23 @@ def _read_hint(parameter: inspect.Parameter, function: Any) -> Any:
 
 @functools.cache
 def _adapter(hint: Any) -> TypeAdapter:
-    return TypeAdapter(hint, config=ConfigDict(arbitrary_types_allowed=True, **STRICT))
+    strict = ConfigDict(arbitrary_types_allowed=True, **STRICT)
+    return TypeAdapter(_with_lists(hint), config=strict)
 
 
-def _with_tuples(value: Any) -> Any:
-    """A value whose lists are tuples, which fit tuples and sequences."""
-    if isinstance(value, list | tuple):
-        return tuple(map(_with_tuples, value))
-    if isinstance(value, Mapping):
-        return {key: _with_tuples(inner) for key, inner in value.items()}
-    return value
+def _with_lists(hint: Any) -> Any:
+    """A type whose tuples may be lists, as configs write them, and whose lists may be tuples."""
+    kind = get_origin(hint) or hint
+    inner = tuple(_with_lists(part) for part in get_args(hint))
+    if kind is Annotated:
+        return Annotated[(inner[0], *hint.__metadata__)]
+    if kind in (Union, types.UnionType):
+        return functools.reduce(operator.or_, inner)
+    if kind in (list, tuple):
+        return Annotated[kind[inner] if inner else kind, Strict(False)]
+    if kind in (Sequence, Mapping) and inner:
+        return kind[inner]
+    return hint
 
 
 def _describe(error: ValidationError, value: Any) -> str:

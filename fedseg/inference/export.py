@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedseg.config.components import PLACES
+from fedseg.config.components import MODEL_KEYS
 from fedseg.datasets.images import read_image, read_size
 from fedseg.errors import ConfigError, DataError, UserError
 from fedseg.evaluation.domains import DomainEvaluator, load_model
@@ -98,7 +98,7 @@ def export(predictor: Predictor, kind: str, out: Path, size: tuple[int, int] | N
     images = torch.from_numpy(prepared)[None].to(predictor.w.device)
     if kind == "torch":
         model = runner.cfg.model.to_dict()
-        model = {key: value for key, value in model.items() if key not in PLACES["model"].keys}
+        model = {key: value for key, value in model.items() if key not in MODEL_KEYS}
         modules = {type(part).__module__.partition(".")[0] for part in runner.model.modules()}
         if foreign := sorted(modules - IMPORTED):
             raise ConfigError(

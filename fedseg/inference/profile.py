@@ -18,7 +18,7 @@ from fedseg.datasets.transforms import Pipeline
 from fedseg.errors import ConfigError, DataError, UserError
 from fedseg.files import own_path
 from fedseg.runner.build import build_model, build_vectors, move_model
-from fedseg.runner.config import check_config, complete_config, drop_weights
+from fedseg.runner.config import complete_config, drop_weights
 from fedseg.runner.plan import rehearse
 from fedseg.runner.recorded import recorded
 from fedseg.runner.runner import FederatedRunner
@@ -50,8 +50,7 @@ def profile_config(
         traffic: of a round, if it is known; else a client rehearses one, if its data are there.
     """
     cfg = complete_config(config)
-    check_config(cfg)
-    init_default_scope(cfg.default_scope)
+    init_default_scope("fedseg")
     drop_weights(cfg.model)  # costs do not depend on them
     cfg["load_from"] = None
     model = move_model(build_model(cfg), cfg)

@@ -56,7 +56,9 @@ def client_traffic(config: Config, runner: Any, client_sizes: Mapping[str, int])
     server = Server(runner.flat, len(client_sizes), algorithm.server_vectors, runner.local_state)
     options = {"seed": config.randomness.seed, "call_hook": lambda *_, **__: None}
     data = algorithm.data = _NoBatches(client_sizes)
-    loss = build_local_loss(config, data, runner.flat)
+    loss = build_local_loss(config)
+    loss.data = data
+    loss.setup(runner.flat)
     options |= {"payloads": declare_payloads([algorithm, loss], data, runner.flat)}
     postprocessors = build_postprocessors(config)
     for step in postprocessors:

@@ -213,7 +213,8 @@ def divide(recipe: Any, dataset: Any) -> tuple[Clients, Clients]:
     if share is not None and (not is_number(share) or not 0 < share < 1):
         raise ConfigError(f"{where}.holdout: must be above 0 and below 1, not {shown(share)}")
     originals = dataset.originals() if hasattr(dataset, "originals") else dataset
-    clients = check_clients(build(PARTITIONS, recipe, where)(originals), len(originals))
+    partition = build(PARTITIONS, recipe, where, keys=("holdout", "unlabelled"))
+    clients = check_clients(partition(originals), len(originals))
     if unlabelled:
         originals.erase({index: () for index in range(len(originals))})
     held_out: Clients = {}

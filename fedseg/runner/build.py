@@ -26,8 +26,9 @@ from torch.nn.parameter import is_lazy
 from fedseg.algorithms.flexlora import FedExLoRA
 from fedseg.batchnorm import batchnorm_layers
 from fedseg.checks import shown
-from fedseg.config.components import DEFAULT_HOOKS, PLACES
-from fedseg.config.schema import check_value
+from fedseg.config.accepted import SCHEDULES, replacement_of
+from fedseg.config.components import DEFAULT_HOOKS, LOCAL_TRAINING, MODEL_KEYS
+from fedseg.config.schema import check_value, check_values
 from fedseg.core.algorithm import AggregationRule, Algorithm
 from fedseg.core.client_data import ClientData
 from fedseg.core.flat import FlatModel
@@ -40,6 +41,7 @@ from fedseg.datasets.arrays import is_rendered
 from fedseg.datasets.segmentation import SegmentationDataset
 from fedseg.engine.trainer import ClientTrainer
 from fedseg.errors import ConfigError, DataError, lacks_memory
+from fedseg.evaluation.domains import FederatedValLoop
 from fedseg.evaluation.sets import EvaluationSet
 from fedseg.hooks.averaging import ModelAverage
 from fedseg.memory import find_fault
@@ -65,7 +67,6 @@ from fedseg.registry import (
 )
 from fedseg.runner.checkpoint import load_checkpoint
 from fedseg.runner.config import (
-    check_config,
     complete_config,
     drop_weights,
     import_modules,
@@ -101,8 +102,7 @@ def build_trainer(config: Config | Mapping[str, Any], run: Any = None) -> Client
     cfg = complete_config(config if isinstance(config, Config) else Config(dict(config)))
     if cfg.get("custom_imports"):
         import_modules(cfg.custom_imports)
-    check_config(cfg)
-    init_default_scope(cfg.default_scope)
+    init_default_scope("fedseg")
     set_random_seed(cfg.randomness.seed)
     choose_kernels(device_of(cfg), cfg.randomness.get("deterministic", True))
     flat = build_vectors(move_model(build_model(cfg), cfg), cfg)
@@ -154,7 +154,8 @@ def _build_hook(config: Mapping[str, Any], field: str) -> Any:
     """Build a hook, and give it the priority that its config names."""
     options = {key: value for key, value in config.items() if key != "priority"}
     is_average = field == "averaging"
-    hook = build(HOOKS, options, field, base=ModelAverage if is_average else FederatedHook)
+    base = ModelAverage if is_average else FederatedHook
+    hook = build(HOOKS, options, field, base=base, keys=("priority",))
     if isinstance(hook, ModelAverage) and not is_average:
         raise ConfigError(f"{field}: {type(hook).__name__} goes into averaging")
     if config.get("priority") is not None:
@@ -214,15 +215,23 @@ def build_aggregation_rule(
 def build_schedulers(cfg: Config, local: OptimWrapper) -> list[Any]:
     """The schedules of the local learning rate, by round."""
     given = cfg.get("param_scheduler") or []
+    configs = {"param_scheduler": given}
+    if not isinstance(given, Mapping):
+        configs = {f"param_scheduler[{number}]": config for number, config in enumerate(given)}
     schedulers = []
-    for number, config in enumerate([given] if isinstance(given, Mapping) else given):
-        field = f"param_scheduler[{number}]"
+    for field, config in configs.items():
         if not config.get("by_epoch", True) or config.get("convert_to_iter_based"):
             raise ConfigError(
                 f"{field}.by_epoch: must be True: the local learning rate is scheduled by "
                 "round, not by step, or it would decay from client to client"
             )
         kind = find_class(PARAM_SCHEDULERS, config, field)
+        name = kind.__name__
+        if name not in SCHEDULES:
+            known = ", ".join(SCHEDULES)
+            raise ConfigError(
+                f"{field}.type: must be one of {known}, not {name}{replacement_of(name)}"
+            )
         end = {"end": cfg.train_cfg.max_rounds + issubclass(kind, ENDING)}
         options = config if issubclass(kind, ENDLESS) else {**end, **config}
         schedulers.append(build(PARAM_SCHEDULERS, options, field, optimizer=local))
@@ -238,12 +247,12 @@ def build_model(cfg: Config, from_checkpoint: bool = False) -> nn.Module:
         from_checkpoint: whether a checkpoint will give the weights: no others are read.
     """
     torch.manual_seed(seed_for(cfg.randomness.seed, "build"))
-    options = {k: v for k, v in cfg.model.items() if k not in PLACES["model"].keys}
+    options = {k: v for k, v in cfg.model.items() if k not in MODEL_KEYS}
     if from_checkpoint or cfg.get("load_from") is not None:
         options = copy.deepcopy(options)
         drop_weights(options)
     with _reading_weights():
-        model = build(MODELS, options, "model", base=nn.Module)
+        model = build(MODELS, options, "model", base=nn.Module, keys=MODEL_KEYS)
     for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
         if is_lazy(tensor):
             raise ConfigError(f"model: {name} is lazy: give layers their sizes, as nn.Linear has")
@@ -393,10 +402,13 @@ def assemble_trainer(
         warn: called with a message for the user.
     """
     train = cfg.train_cfg
+    check_values(train, LOCAL_TRAINING, "train_cfg")
     algorithm = build(ALGORITHMS, cfg.algorithm, "algorithm", base=Algorithm)
-    _warn_of_random_weights(cfg, flat.model, warn)
-    algorithm.data = data = build_client_data(cfg, flat, warn)
     local = build_local_optimizer(cfg.optim_wrapper, flat, train.max_rounds)
+    local_loss = build_local_loss(cfg)
+    postprocessors = build_postprocessors(cfg)
+    _warn_of_random_weights(cfg, flat.model, warn)
+    algorithm.data = local_loss.data = data = build_client_data(cfg, flat, warn)
     if not any(group["lr"] for group in local.optimizer.param_groups):
         warn("optim_wrapper.optimizer.lr: is 0: no client learns")
     if isinstance(algorithm, FedExLoRA) and cfg.get("averaging") is not None:
@@ -406,9 +418,8 @@ def assemble_trainer(
         )
     algorithm.local_state = local_state
     algorithm.setup(flat, local, train.max_rounds)
-    local_loss = build_local_loss(cfg, data, flat)
+    local_loss.setup(flat)
     payloads = declare_payloads([algorithm, local_loss, *hooks], data, flat)
-    postprocessors = build_postprocessors(cfg)
     for step in postprocessors:
         step.setup(flat, algorithm, data, cfg.randomness.seed)
     return ClientTrainer(
@@ -447,15 +458,11 @@ def _warn_of_random_weights(cfg: Config, model: nn.Module, warn: Callable[[str],
         )
 
 
-def build_local_loss(cfg: Config, data: ClientData, flat: FlatModel) -> LocalLoss:
-    """The local loss of a config, by default the model's own."""
-    config = cfg.get("local_loss")
-    if config is None:
-        config = LocalLoss()
-    local_loss = build(LOCAL_LOSSES, config, "local_loss", base=LocalLoss)
-    local_loss.data = data
-    local_loss.setup(flat)
-    return local_loss
+def build_local_loss(cfg: Config) -> LocalLoss:
+    """The local loss of a config, by default the model's own; it has neither data nor a model."""
+    if cfg.get("local_loss") is None:
+        return LocalLoss()
+    return build(LOCAL_LOSSES, cfg.local_loss, "local_loss", base=LocalLoss)
 
 
 def declare_payloads(parts: Iterable[Any], data: ClientData, flat: FlatModel) -> dict[str, Payload]:
@@ -530,7 +537,8 @@ def build_evaluation(cfg: Config, kind: str, run: Any) -> Any:
         )
         run.data = run.trainer.data
     parts = {name: cfg[f"{kind}_{name}"] for name in ("dataloader", "evaluator")}
-    return build(LOOPS, dict(cfg[f"{kind}_cfg"]), f"{kind}_cfg", {"runner": run, **parts})
+    given = {"runner": run, **parts}
+    return build(LOOPS, dict(cfg[f"{kind}_cfg"]), f"{kind}_cfg", given, FederatedValLoop)
 
 
 def check_classes(cfg: Config, dataset: Any, field: str = "train_dataloader.dataset") -> None:

@@ -1,7 +1,6 @@
 """Keys that a config must have, defaults of the others, and combinations that make no sense."""
 
 import copy
-import inspect
 import os
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -9,66 +8,69 @@ from typing import Annotated, Any, Literal
 
 from annotated_types import Interval
 from mmengine.config import Config
-from mmengine.registry import DefaultScope, Registry
 from mmengine.utils import import_modules_from_strings
 from pydantic import PositiveInt
 
 from fedseg.checks import shown, walk
-from fedseg.config.accepted import SCHEDULES, refuse_key, refuse_type
-from fedseg.config.components import LOADERS, check_components, find
+from fedseg.config.accepted import refuse_key
+from fedseg.config.components import LOADERS, find
 from fedseg.config.layers import CONFIGS, check_imports, find_layer, get, layers_of
-from fedseg.config.schema import check_values
-from fedseg.errors import ConfigError, Mistakes
+from fedseg.config.schema import check_arguments, check_value, check_values
+from fedseg.errors import ConfigError
 from fedseg.metric_names import FINE_TUNED, PERSONAL, Metric
 from fedseg.names import NAME_RULE, did_you_mean, is_name
-from fedseg.registry import (
-    ALGORITHMS,
-    HOOKS,
-    LOCAL_LOSSES,
-    LOOPS,
-    MODELS,
-    OPTIM_WRAPPERS,
-    PARAM_SCHEDULERS,
-    SAMPLERS,
-    build,
-    check_arguments,
-)
 from fedseg.runs.config import WINDOW, check_plain
 
-Component = Mapping | None
-# every key that something reads, and its type
-KEYS: Mapping[str, Any] = {
-    **dict.fromkeys(
-        (
-            *("algorithm", "attack", "averaging", "compression", "custom_imports", "executor"),
-            *("local_loss", "privacy", "randomness", "robust"),
-            *("test_cfg", "val_cfg", "visualizer"),
-        ),
-        Component,
-    ),
-    **dict.fromkeys(
-        ("client_sampler", "env_cfg", "model", "optim_wrapper", "train_cfg", "train_dataloader"),
-        Mapping,
-    ),
-    **dict.fromkeys(("default_scope", "device", "experiment_name", "setting"), str | None),
-    **dict.fromkeys(("data_root", "work_dir"), str | Path | None),
-    "load_from": str | Path | Mapping | None,
-    **dict.fromkeys(
-        ("default_hooks", "test_dataloader", "val_dataloader"), Mapping[str, Component] | None
-    ),
-    **dict.fromkeys(
-        ("param_scheduler", "test_evaluator", "val_evaluator"), Mapping | Sequence[Mapping] | None
-    ),
-    **dict.fromkeys(("methods", "personal"), Sequence[str] | str | None),
-    **dict.fromkeys(("channels_last", "overwrite", "resume"), bool),
+# keys of dicts that something reads
+SECTIONS = (
+    "algorithm",
+    "attack",
+    "averaging",
+    "client_sampler",
+    "compression",
+    "custom_imports",
+    "default_hooks",
+    "env_cfg",
+    "executor",
+    "local_loss",
+    "model",
+    "optim_wrapper",
+    "privacy",
+    "randomness",
+    "robust",
+    "test_cfg",
+    "test_dataloader",
+    "train_cfg",
+    "train_dataloader",
+    "val_cfg",
+    "val_dataloader",
+    "visualizer",
+)
+# the other keys at the top, and their types
+VALUES: Mapping[str, Any] = {
+    "channels_last": bool,
     "custom_hooks": Sequence[Mapping] | None,
+    "data_root": str | None,
+    "device": str | None,
     "dtype": Literal["float32", "float64"] | None,
+    "experiment_name": str | None,
+    "load_from": str | Mapping | None,
     "log_level": Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL", 10, 20, 30, 40, 50],
+    "methods": Sequence[str] | str | None,
+    "overwrite": bool,
+    "param_scheduler": Mapping | Sequence[Mapping] | None,
+    "personal": Sequence[str] | str | None,
+    "resume": bool,
+    "setting": str | None,
+    "test_evaluator": Mapping | Sequence[Mapping] | None,
+    "val_evaluator": Mapping | Sequence[Mapping] | None,
+    "work_dir": str | None,
 }
+KEYS = (*SECTIONS, *VALUES)
 LONGEST_NAME = 230  # bytes of an experiment's; a file's has 255, with what is appended
-# keys within sections that are no components
-SECTIONS: Mapping[str, Mapping[str, Any]] = {
-    "env_cfg": {  # MMEngine's, as randomness
+# the keys of sections that are no components, MMEngine's, and their types
+CLOSED: Mapping[str, Mapping[str, Any]] = {
+    "env_cfg": {
         "cudnn_benchmark": bool,
         "mp_cfg": Mapping,
         "resource_limit": int,
@@ -77,12 +79,9 @@ SECTIONS: Mapping[str, Mapping[str, Any]] = {
         "seed": Annotated[int, Interval(ge=0, lt=2**32)] | None,
         "deterministic": bool,
     },
-    "train_cfg": {"max_rounds": PositiveInt},
     "visualizer": {"vis_backends": Sequence[Mapping]},
 }
-CLOSED = ("env_cfg", "randomness", "visualizer")  # they have no other keys
 DEFAULTS: Mapping[str, Any] = {
-    "default_scope": "fedseg",
     "work_dir": "work_dirs/run",
     "algorithm": {"type": "FedAvg"},
     "executor": {"type": "InProcessExecutor"},
@@ -134,10 +133,20 @@ def complete_config(config: Config, recorded: Collection[str] = ()) -> Config:
     _set_defaults(config, of_val)
     _complete_evaluation(config, "test", "FederatedTestLoop")
     _check_fine_tuning(config)
+    _check_sampler(config)
     if config.test_cfg is not None:
         views = {key: value for key, value in (config.val_cfg or {}).items() if key in VIEWS}
         _set_defaults(config.test_cfg, views)
     return config
+
+
+def _check_sampler(config: Config) -> None:
+    """Raise ConfigError for a sampler that only privacy supports."""
+    if config.client_sampler.get("type") == "PoissonSampler" and not config.get("privacy"):
+        raise ConfigError(
+            "client_sampler.type: PoissonSampler has rounds without a client, which only privacy "
+            "supports: set privacy, or use UniformSampler"
+        )
 
 
 def _check_fine_tuning(config: Config) -> None:
@@ -256,40 +265,33 @@ def _add_clients(config: Config) -> None:
 
 
 def check_unknown_keys(config: Config, recorded: Collection[str] = ()) -> None:
-    """Raise ConfigError with every key at the top that nothing reads.
+    """Raise ConfigError for the first key at the top that nothing reads.
 
     Arguments: those of :func:`complete_config`.
     """
-    mistakes, values = Mistakes(), dict(config.items())
+    values = dict(config.items())
     for key in values:
         if key not in KEYS and key not in recorded:
-            mistakes.add(refuse_key(key, values, KEYS))
-    mistakes.tell()
+            raise ConfigError(refuse_key(key, values, KEYS))
 
 
 def _check_keys(config: Config, recorded: Collection[str]) -> None:
-    """Raise ConfigError with everything that is wrong with the keys at the top."""
-    mistakes, where = Mistakes(), config.filename or "the config"
-    with mistakes:
-        check_unknown_keys(config, recorded)
-    for key in [key for key in REQUIRED_KEYS if config.get(key) is None]:
-        mistakes.add(f"{where}: {key} is missing")
-    for key in [key for key in KEYS if config.get(key) == ""]:
-        mistakes.add(f"{key}: is empty: leave it out or give it a value")
-    with mistakes:
-        check_values({key: config[key] for key in KEYS if key in config}, KEYS)
-    for section, known in SECTIONS.items():
-        values = config.get(section)
-        values = values if isinstance(values, Mapping) else {}
-        is_closed = section in CLOSED and section not in recorded
-        for key in sorted(values.keys() - known.keys()) if is_closed else ():
-            hint = did_you_mean(key, known) or f"; known: {', '.join(known)}"
-            mistakes.add(f"{section}.{key}: unknown{hint}")
-        with mistakes:
-            check_values({key: values[key] for key in known if key in values}, known, section)
-    with mistakes:
-        check_plain(dict(config.items()))
-    mistakes.tell()
+    """Raise ConfigError for an unknown key, one that is missing, or a value of another type."""
+    check_unknown_keys(config, recorded)
+    for key in REQUIRED_KEYS:
+        if config.get(key) is None:
+            raise ConfigError(f"{config.filename or 'the config'}: {key} is missing")
+    values = dict(config.items())
+    check_values(values, {**dict.fromkeys(SECTIONS, Mapping | None), **VALUES})
+    for section, known in CLOSED.items():
+        options = values.get(section) or {}
+        for key in options:
+            if key not in known and section not in recorded:
+                hint = did_you_mean(key, known) or f"; known: {', '.join(known)}"
+                raise ConfigError(f"{section}.{key}: unknown{hint}")
+        check_values(options, known, section)
+    check_value("train_cfg.max_rounds", values["train_cfg"].get("max_rounds"), PositiveInt)
+    check_plain(values)
 
 
 def import_modules(custom_imports: Mapping[str, Any]) -> None:
@@ -300,100 +302,6 @@ def import_modules(custom_imports: Mapping[str, Any]) -> None:
         import_modules_from_strings(**custom_imports)
     except ImportError as error:
         raise ConfigError(f"custom_imports.imports: {error}") from error
-
-
-def check_config(config: Config) -> None:
-    """Check what is built of a complete config whatever its model and data are."""
-    from mmengine.utils.dl_utils import set_multi_processing
-
-    from fedseg.core.algorithm import Algorithm
-    from fedseg.core.local_loss import LocalLoss
-    from fedseg.hooks import ModelAverage
-
-    mistakes = Mistakes()
-    with mistakes:
-        check_components(dict(config.items()))
-    with mistakes:
-        _check_kinds(config)
-    with mistakes:
-        processes = (config.get("env_cfg") or {}).get("mp_cfg") or {}
-        check_arguments(set_multi_processing, processes, "env_cfg.mp_cfg", given=("distributed",))
-    for field, registry, base in (
-        ("algorithm", ALGORITHMS, Algorithm),
-        ("averaging", HOOKS, ModelAverage),
-        ("client_sampler", SAMPLERS, object),
-        ("local_loss", LOCAL_LOSSES, LocalLoss),
-    ):
-        component = config.get(field)
-        with mistakes, DefaultScope.overwrite_default_scope("fedseg"):  # whoever has set another
-            if isinstance(component, Mapping):
-                options = {k: v for k, v in component.items() if k != "priority"}
-                build(registry, options, field, base=base)
-    if config.get("custom_imports"):
-        with mistakes:
-            check_imports(config.custom_imports)
-            check_arguments(import_modules_from_strings, config.custom_imports, "custom_imports")
-    mistakes.tell()
-    known, registry = set(MODELS.children), MODELS
-    while registry is not None:
-        known.add(registry.scope)
-        registry = registry.parent
-    if config.default_scope not in known:
-        raise ConfigError(
-            f"default_scope: unknown {config.default_scope!r}; known: {', '.join(sorted(known))}"
-        )
-    if config.client_sampler.get("type") == "PoissonSampler" and not config.get("privacy"):
-        raise ConfigError(
-            "client_sampler.type: PoissonSampler has rounds without a client, which only privacy "
-            "supports: set privacy, or use UniformSampler"
-        )
-    if not str(config.work_dir).strip():
-        raise ConfigError("work_dir: is empty; name a folder")
-    if Path(config.work_dir).is_file():
-        raise ConfigError(f"work_dir: {config.work_dir} is a file; name a folder")
-
-
-def _check_kinds(config: Config) -> None:
-    """Raise ConfigError for hooks, loops, schedules and optim wrappers of another kind of training.
-
-    What has an unknown type is left to :func:`check_components`.
-    """
-    from fedseg.core.hook import FederatedHook
-    from fedseg.engine.loop import FederatedTrainLoop
-    from fedseg.evaluation.domains import FederatedValLoop
-    from fedseg.optim import OptimWrapper
-
-    hook = "a hook of fedseg or a subclass of fedseg.hooks.FederatedHook"
-    kinds = (
-        ("custom_hooks.*", HOOKS, FederatedHook, hook),
-        ("default_hooks.*", HOOKS, FederatedHook, hook),
-        ("train_cfg", LOOPS, FederatedTrainLoop, "FederatedTrainLoop"),
-        ("val_cfg", LOOPS, FederatedValLoop, "FederatedValLoop"),
-        ("test_cfg", LOOPS, FederatedValLoop, "FederatedTestLoop"),
-        ("optim_wrapper", OPTIM_WRAPPERS, OptimWrapper, "a subclass of fedseg.optim.OptimWrapper"),
-    )
-    mistakes, values = Mistakes(), dict(config.items())
-    for pattern, registry, base, wanted in kinds:
-        for field, component in find(values, pattern):
-            cls = _class_of(component, registry)
-            if cls is not None and not issubclass(cls, base):
-                mistakes.add(refuse_type(field, cls.__name__, wanted))
-    schedules = [PARAM_SCHEDULERS.get(name) for name in SCHEDULES]
-    for pattern in ("param_scheduler", "param_scheduler.*"):
-        for field, component in find(values, pattern):
-            cls = _class_of(component, PARAM_SCHEDULERS)
-            if cls is not None and cls not in schedules:
-                wanted = f"one of {', '.join(SCHEDULES)}"
-                mistakes.add(refuse_type(field, cls.__name__, wanted))
-    mistakes.tell()
-
-
-def _class_of(component: Mapping[str, Any], registry: Registry) -> type | None:
-    """The class that a component's type means; None if it has no type, or an unknown one."""
-    kind = component.get("type")
-    if isinstance(kind, str):
-        kind = registry.get(kind)
-    return kind if inspect.isclass(kind) else None
 
 
 def _check_names(config: Config) -> None:
@@ -408,6 +316,7 @@ def _check_names(config: Config) -> None:
         for name in tests:
             if not is_name(name):
                 raise ConfigError(f"{field}: a domain must have {NAME_RULE}, not {name!r}")
+            check_value(f"{field}.{name}", tests[name], Mapping | None)
             if tests[name] is not None and tests[name].get("dataset") is None:
                 hint = did_you_mean(name, tests.keys() - {name})
                 raise ConfigError(

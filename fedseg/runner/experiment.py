@@ -17,7 +17,7 @@ from fedseg.config.layers import get, layers_of, naming, read_file, set_values
 from fedseg.config.schema import check_value
 from fedseg.errors import ConfigError
 from fedseg.models.network_options import read_network
-from fedseg.runner.config import check_config, complete_config, drop_weights, import_modules
+from fedseg.runner.config import complete_config, drop_weights, import_modules
 
 # overrides of config fields: by key, or KEY=VALUE
 Options = Mapping[str, Any] | Sequence[str | Mapping[str, Any]] | str
@@ -235,19 +235,18 @@ class _DictCalls(ast.NodeTransformer):
 
 
 def check(config: Config, *loaders: str) -> Config:
-    """The complete config, checked; numbers far from every published one are warned of.
+    """The complete config; keys and missing data are told before torch is imported.
 
-    Keys and missing data are told before torch is imported, types and arguments after it.
+    Types and arguments of components are told where they are built.
 
     Args:
-        loaders: whose data sets must be there, as in :data:`fedseg.config.components.PLACES`.
+        loaders: whose data sets must be there, as in :data:`fedseg.config.components.LOADERS`.
     """
     with naming(config):
         complete = complete_config(config)
         check_roots(dict(complete.items()), *loaders)
         if complete.get("custom_imports"):
             import_modules(complete.custom_imports)
-        check_config(complete)
     return complete
 
 

@@ -10,6 +10,7 @@ import torch
 from mmengine.config import Config
 from mmengine.logging import MMLogger
 from mmengine.runner import Runner
+from mmengine.utils.dl_utils import set_multi_processing
 from torch import Tensor, nn
 
 from fedseg.config.components import LOCAL_TRAINING
@@ -17,11 +18,21 @@ from fedseg.core.flat import FlatModel
 from fedseg.core.local_state import LocalState
 from fedseg.core.server import Server
 from fedseg.engine.executor import Executor
-from fedseg.evaluation.domains import statistics_batches, statistics_of
+from fedseg.engine.loop import FederatedTrainLoop
+from fedseg.evaluation.domains import FederatedValLoop, statistics_batches, statistics_of
 from fedseg.files import make_folder, own_path, remove_temporaries
 from fedseg.hooks.averaging import ModelAverage
 from fedseg.memory import threads
-from fedseg.registry import EXECUTORS, LOOPS, RUNNERS, build
+from fedseg.registry import (
+    EXECUTORS,
+    LOOPS,
+    RUNNERS,
+    SAMPLERS,
+    build,
+    check_arguments,
+    check_component,
+    find_class,
+)
 from fedseg.runner import logs, run_state
 from fedseg.runner.build import (
     assemble_trainer,
@@ -40,10 +51,10 @@ from fedseg.runner.build import (
     weights_digest,
 )
 from fedseg.runner.checkpoint import checkpoint_path, checkpoints, save_checkpoint
-from fedseg.runner.config import check_config, complete_config
+from fedseg.runner.config import complete_config
 from fedseg.runner.interrupt import InterruptGuard
 from fedseg.runner.kernels import choose_kernels, device_of
-from fedseg.runner.sampler import build_sampler
+from fedseg.runner.sampler import ClientSampler, build_sampler
 from fedseg.runner.state_store import StateStore, closing_stores
 from fedseg.runner.trackers import RunVisualizer, build_visualizer
 from fedseg.runner.work_dir import (
@@ -83,9 +94,8 @@ class FederatedRunner(Runner):
     @classmethod
     def from_cfg(cls, cfg: Config) -> "FederatedRunner":
         """Build a runner; raises ConfigError for what is unknown or contradicts itself."""
-        cfg = complete_config(cfg if isinstance(cfg, Config) else Config(dict(cfg)))
-        check_config(cfg)
-        return cls.from_complete(cfg)
+        cfg = cfg if isinstance(cfg, Config) else Config(dict(cfg))
+        return cls.from_complete(complete_config(cfg))
 
     @classmethod
     def from_complete(cls, cfg: Config) -> "FederatedRunner":
@@ -112,6 +122,8 @@ class FederatedRunner(Runner):
         self.initial_sha256: str | None = None
         self._estimate: tuple[int, Tensor] | None = None  # round, re-estimated buffers
         self._other_config = False  # whether a finished run is resumed with a permitted change
+        kwargs["default_scope"] = "fedseg"
+        kwargs["param_scheduler"] = None  # built with the federation
         super().__init__(*args, **kwargs)
         self.history = History(Path(self.work_dir) / HISTORY)
 
@@ -121,6 +133,11 @@ class FederatedRunner(Runner):
         """Seed the global generators, and choose the kernels of CUDA."""
         super().set_randomness(seed, diff_rank_seed)
         choose_kernels(device_of(self.cfg), deterministic)
+
+    def setup_env(self, env_cfg: dict) -> None:
+        processes = env_cfg.get("mp_cfg") or {}
+        check_arguments(set_multi_processing, processes, "env_cfg.mp_cfg", given=("distributed",))
+        super().setup_env(env_cfg)
 
     # ---------------------------------------------------------------- MMEngine, quieter
 
@@ -219,6 +236,13 @@ class FederatedRunner(Runner):
         cfg = self.cfg
         with logs.logged_warnings(self.logger):
             self._build_model_state(cfg.get("load_from"))
+            check_component(SAMPLERS, cfg.client_sampler, "client_sampler", base=ClientSampler)
+            self.executor: Executor = build(EXECUTORS, cfg.executor, "executor")
+            loop = {k: v for k, v in cfg.train_cfg.items() if k not in LOCAL_TRAINING}
+            given = ("runner", "dataloader")
+            check_component(LOOPS, loop, "train_cfg", given, FederatedTrainLoop, LOCAL_TRAINING)
+            if cfg.test_cfg is not None:  # built when a checkpoint is tested
+                find_class(LOOPS, cfg.test_cfg, "test_cfg", FederatedValLoop)
             self.trainer = assemble_trainer(
                 cfg,
                 self.flat,
@@ -239,9 +263,7 @@ class FederatedRunner(Runner):
             self.flat, len(self.data.clients), self.algorithm.server_vectors, self.local_state
         )
         self.server.keep(self.trainer.payloads.values())
-        self.executor: Executor = build(EXECUTORS, cfg.executor, "executor")
         self.executor.bind(self)
-        loop = {key: value for key, value in cfg.train_cfg.items() if key not in LOCAL_TRAINING}
         parts = {"runner": self, "dataloader": self._train_dataloader}
         self._train_loop = build(LOOPS, loop, "train_cfg", parts)
         self.param_schedulers = build_schedulers(cfg, self.optim_wrapper)

@@ -23,6 +23,7 @@ REWRITE = "write the file again with fedseg train CONFIG --work-dir DIR --resume
 COMPONENTS = ("algorithm", "local_loss", "optim_wrapper", "averaging")
 # the key ``batchnorm`` of earlier versions: its type -> the entry of ``personal``
 BATCHNORM = {"SiloBN": "@batchnorm.statistics", "FedBN": "@batchnorm"}
+IN_DIGESTS = {"default_scope": "fedseg"}  # a key of earlier versions, which is in their digests
 WINDOW = 100  # rounds at the end over which metrics are averaged, unless the config says otherwise
 
 
@@ -100,12 +101,12 @@ def config_digest(config: Any) -> str:
     content = keep(config.to_dict(), *(role for role in ROLES if role != PLACE))
     if "executor" in content:  # whoever trains the clients; it was part of older digests
         content["executor"] = {"type": "InProcessExecutor"}
-    return digest(content)
+    return digest({**content, **IN_DIGESTS})
 
 
 def experiment_digest(config: Any) -> str:
     """SHA-256 of what the seeds of one experiment share: no seed, no paths, no loader settings."""
-    return digest(keep(config.to_dict(), METHOD, PROTOCOL, MEASUREMENT))
+    return digest({**keep(config.to_dict(), METHOD, PROTOCOL, MEASUREMENT), **IN_DIGESTS})
 
 
 def config_facts(config: Mapping[str, Any]) -> dict[str, Any]:

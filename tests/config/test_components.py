@@ -1,8 +1,9 @@
-"""Mistakes of a config: keys and missing data at once, types and arguments of all components."""
+"""Mistakes of a config: keys and missing data first, then cheap components, data last."""
 
 import copy
 import pkgutil
 import pydoc
+import re
 import sys
 from dataclasses import replace
 from importlib import import_module
@@ -11,23 +12,21 @@ import pytest
 import toyseg
 from command_line import python
 from mmengine.config import Config
-from mmengine.registry import DefaultScope
 
 import fedseg
 import fedseg.registry
 from fedseg.commands.prepare import main as prepare
-from fedseg.config.components import TEST, VAL, check_components
+from fedseg.config.components import TEST, VAL
 from fedseg.config.compose import known_configs
-from fedseg.config.layers import find_layer, layers_of
+from fedseg.config.layers import find_layer, layers_of, nested
 from fedseg.data_prep import segmentation
 from fedseg.data_prep.data_sets import owner_of
 from fedseg.data_prep.description import Outcome
 from fedseg.datasets import SegmentationDataset, StoredImages
 from fedseg.errors import ConfigError, DataError
 from fedseg.names import MADE_BY, PREPARED_BY, made_by
-from fedseg.registry import ALGORITHMS, DATASETS, LazyRegistry
-from fedseg.runner.config import check_config, complete_config
-from fedseg.runner.experiment import check, load_config, override
+from fedseg.registry import ALGORITHMS, DATASETS, LazyRegistry, build
+from fedseg.runner.experiment import check, load_config, override, train
 
 REGISTRIES = [one for one in vars(fedseg.registry).values() if isinstance(one, LazyRegistry)]
 WITHOUT_IMPORTS = {
@@ -35,21 +34,42 @@ WITHOUT_IMPORTS = {
     "env_cfg.cudnn": "env_cfg.cudnn",
     "randomness.sed": "randomness.sed",
 }
-WRONG = {
+# told before any data are read
+CHEAP = {
     "algorithm.type": "FedAvgg",
+    "algorithm.server_optim.lrr": 0.1,
     "averaging.strat": 0.5,
+    "averaging.start": 2.0,
     "client_sampler.clients_per_rund": 5,
-    "default_hooks.progress.metrc": "mIoU",
-    "model.network.type": "BiSeNet",
-    "model.aux_weigt": -1,
+    "default_hooks.checkpoint.intervl": 1,
+    "executor.num_worker": 2,
+    "local_loss.type": "MOONN",
+    "model.widht": 1,
     "optim_wrapper.optimizer.lrr": 0.1,
+    "optim_wrapper.optimizer.lr": "0.1",
     "optim_wrapper.roh": 0.1,
-    "train_cfg.max_roundz": 3,
+    "test_cfg.type": "TestLoop",
     "train_cfg.local_epochs": -1,
+    "train_dataloader.batch_siz": 3,
+    "train_dataloader.batch_size": True,
+}
+# told before training
+DEAR = {
+    "train_cfg.max_roundz": 3,
+    "train_cfg.val_interval": 0,
     "train_dataloader.partition.ky": "users",
+    "val_dataloader.seen.batch_siz": 3,
     "val_dataloader.seen.dataset.rot": "data",
     "val_evaluator.typ": "IoU",
 }
+
+
+class NeverRead:
+    def __init__(self) -> None:
+        raise AssertionError("data are read")
+
+
+NO_DATA = {"_delete_": True, "type": NeverRead}
 
 
 def test_tables_of_the_registries_are_complete():
@@ -77,38 +97,32 @@ def test_keys_and_missing_data_are_told_without_torch(tmp_path):
         "    except Exception as error: print(error)\n"
         "print('torch' in sys.modules)"
     )
-    options = [[f"{key}=1" for key in WITHOUT_IMPORTS], [f"data_root={tmp_path / 'nowhere'}"]]
+    options = [[f"{key}=1"] for key in WITHOUT_IMPORTS]
+    options.append([f"data_root={tmp_path / 'nowhere'}"])
     code = code.format(options=options)
     *lines, root, torch = python(code).splitlines()
     assert len(lines) == len(WITHOUT_IMPORTS) and torch == "False"
-    for field in WITHOUT_IMPORTS.values():
-        assert sum(field in line for line in lines) == 1
+    for line, field in zip(lines, WITHOUT_IMPORTS.values(), strict=True):
+        assert field in line
     assert root.startswith(f"{tmp_path / 'nowhere'}: does not exist: make it with fedseg prepare")
 
 
-def test_mistakes_of_all_components_are_told_at_once():
-    config = load_config("idda_rainy", ["fedasam", "swa"], options=WRONG)
-    with pytest.raises(ConfigError) as error:
-        check(config)
-    lines = [one.removeprefix("--cfg-options: ") for one in str(error.value).split("\n")]
-    assert sorted(line.partition(": ")[0] for line in lines) == sorted(WRONG)
-    assert all(line.count("did you mean") for line in lines if line.startswith("algorithm.type"))
+@pytest.mark.parametrize("field", CHEAP)
+def test_a_wrong_type_or_argument_is_told_before_data_are_read(tmp_path, field):
+    changes = toyseg.merge({"train_dataloader": {"dataset": NO_DATA}}, nested(field, CHEAP[field]))
+    if field.startswith("algorithm.server"):
+        changes["algorithm"]["server_optim"]["type"] = "SGD"
+    if field.startswith("executor"):
+        changes["executor"]["type"] = "InProcessExecutor"
+    with pytest.raises(ConfigError, match=f"^{re.escape(field)}"):
+        toyseg.train(toyseg.settings(tmp_path, **changes))
 
 
-def test_arguments_of_a_users_own_class_are_checked_with_all_others(tmp_path):
-    config = complete_config(Config(toyseg.settings(tmp_path)))
-    check_components(dict(config.items()))
-    kind = config.model["type"]
-    config.model["widht"] = config.optim_wrapper["roh"] = 1
-    with pytest.raises(ConfigError, match=rf"(?s)model\.widht: .*{kind}.*\n.*wrapper\.roh"):
-        check_components(dict(config.items()))
-
-
-def test_mistakes_across_arguments_are_told_with_the_others(tmp_path):
-    wrong = {"client_sampler": {"clients_per_round": 0}, "averaging": {"type": "SWA", "start": 2.0}}
-    config = complete_config(Config(toyseg.settings(tmp_path, **wrong)))
-    with pytest.raises(ConfigError, match=r"(?s)averaging.*start.*\n.*clients_per_round"):
-        check_config(config)
+@pytest.mark.parametrize("field", DEAR)
+def test_a_wrong_type_or_argument_of_data_is_told_before_training(tmp_path, field):
+    with pytest.raises(ConfigError, match=f"^{re.escape(field)}"):
+        toyseg.train(toyseg.settings(tmp_path, **nested(field, DEAR[field])))
+    assert not (tmp_path / "run" / "history.jsonl").exists()
 
 
 @pytest.mark.parametrize(
@@ -191,22 +205,17 @@ def test_a_demos_streets_are_what_the_demo_renders(monkeypatch):
 
 def test_names_in_another_case_are_other_names():
     with pytest.raises(ConfigError, match=r"'fedavg' \(did you mean 'FedAvg'"):
-        check(load_config("idda_rainy", options={"algorithm.type": "fedavg"}))
-    theirs = load_config("idda_rainy", ["ohem_mmseg"])  # OHEMCrossEntropy is ours
-    with DefaultScope.overwrite_default_scope("mmseg"):  # as MMSegmentation's init_model leaves it
-        check(theirs)
-    assert theirs.model.loss.type == "OhemCrossEntropy"
+        build(ALGORITHMS, {"type": "fedavg"}, "algorithm")
 
 
 def test_a_mistake_is_told_where_it_was_made(tmp_path):
-    own = tmp_path / "own.py"
-    own.write_text("setting = 'demo_shapes'\n"
-                   "averaging = dict(type='WIMA', starts=3)\n")  # fmt: skip
-    config = load_config(own, options=["averaging.start=2", "model.loss.x=1"])
-    with pytest.raises(ConfigError) as raised:
-        check(config)
-    lines = sorted(line.split(": ")[:2] for line in str(raised.value).split("\n"))
-    assert lines == [["--cfg-options", "model.loss"], [str(own), "averaging.starts"]]
+    own = toyseg.write_config(tmp_path / "own.py", toyseg.settings(tmp_path))
+    config = load_config(own, options=["averaging.starts=2"])
+    with pytest.raises(ConfigError, match=r"^--cfg-options: averaging\.starts: "):
+        train(config, dry_run=True)
+    toyseg.write_config(own, toyseg.settings(tmp_path, averaging={"starts": 3}))
+    with pytest.raises(ConfigError, match=rf"^{own}: averaging\.starts: "):
+        train(load_config(own, options=["averaging.start=2"]), dry_run=True)
     again = copy.deepcopy(override(config, options="train_cfg.amp=1"))
     assert find_layer(layers_of(again), "train_cfg.amp").file == "--cfg-options"
 

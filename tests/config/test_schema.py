@@ -27,7 +27,8 @@ from fedseg.errors import ConfigError, DataError
 FITS = [
     (int, 3), (float, 3), (float, 0.5), (bool, False), (str, ""), (None, None),
     (Any, object), (str | None, None), (int | None, 2), (Literal["a", 1], 1), (dict, {"a": 1}),
-    (Sequence[float], [0.5, 1]), (tuple[int, int], [1, 2]), (Sequence[int], []), ("Unknown", 1),
+    (Sequence[float], [0.5, 1]), (tuple[int, int], [1, 2]), (list[int], [1]), (list, (1,)),
+    ("Unknown", 1),
     (Mapping[str, Mapping | None], {"a": {}, "b": None}), (Callable, print), (Callable | dict, {}),
     (Path, Path("a")), (tuple[float, ...], [1, 2, 3]), (dict, object()), (NonNegative | None, None),
     (PositiveInt | Literal["all"], "all"), (Float32, 0), (Float32, -1e37), (float, 1e300),

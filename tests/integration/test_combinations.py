@@ -117,7 +117,6 @@ class First(FederatedHook):
 def settings(folder: Path, parts: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
     """A config: two of three clients per round, one epoch, no evaluation."""
     return {
-        "default_scope": "fedseg",
         "work_dir": str(folder / "run"),
         **parts,
         "client_sampler": {

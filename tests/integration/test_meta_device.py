@@ -103,7 +103,6 @@ def build_trainer(parts: Mapping[str, Any], **changes: Any) -> ClientTrainer:
     """A trainer of a config on the meta device; its one client has several batches."""
     config = toyseg.merge(
         {
-            "default_scope": "fedseg",
             "device": "meta",
             "client_sampler": {"type": "UniformSampler", "clients_per_round": 1},
             "algorithm": {"type": "FedAvg"},

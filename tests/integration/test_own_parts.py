@@ -281,7 +281,7 @@ SLIPS = [
     ),
     hook(r"Sends: Payload\('mine'\)\.shape\[0\]: must be .* not -1", type="Sends", shape=[-1]),
     hook(r"shape\[0\]: must be .*'classes'.* not 'class'", type="Sends", shape=["class"]),
-    hook("shape: must be an instance of Sequence, not 3", type="Sends", shape=3),
+    hook("shape: must be a valid tuple, not 3", type="Sends", shape=3),
     hook("is that of server optimizers, too", type="Sends", name="optim.momentum"),
     hook("'mine' is that of Own, too", {"type": "Own"}, type="Sends"),
     ({"algorithm": {"type": "Sums"}, "robust": {"type": "CoordinateMedian"}}, "Sums has its own"),

@@ -89,7 +89,6 @@ def settings(folder: Path, algorithm: Mapping[str, Any], **changes: Any) -> dict
     """
     return toyseg.merge(
         {
-            "default_scope": "fedseg",
             "custom_imports": {"imports": ["toyquad"], "allow_failed_imports": False},
             "work_dir": str(folder / "run"),
             "dtype": "float64",

@@ -313,7 +313,6 @@ def settings(folder: Path, **changes: Any) -> dict[str, Any]:
     scenes = {"type": "ToyScenes"}
     test = {"type": "ToyScenes", "test_mode": True}
     base = {
-        "default_scope": "fedseg",
         "custom_imports": {"imports": ["toyseg"], "allow_failed_imports": False},
         "work_dir": str(folder / "run"),
         "model": {"type": "ToySegNet"},
