@@ -219,7 +219,7 @@ def test_values_that_no_run_has_are_named(content, refused, field, value, words)
     [
         ("optim_wrapper", {"type": "a\x07"}, "optim_wrapper: 'type': must be text that"),
         ("algorithm", {"type": "FedDyn", "beta": [1, 1e308]}, "algorithm: beta[1]: "),
-        ("methods", ["swa", 3], "methods[1]: must be a string, not 3"),
+        ("methods", ["swa", 3], "methods[1]: must be a valid string, not 3"),
         ("rounds", 0, "rounds: "),
     ],
 )
