@@ -200,9 +200,8 @@ def test_a_damaged_file_of_results_is_told_and_measured_anew(tool, silo):
     content = json.loads(path.read_text())
     path.write_text(json.dumps({**content, "quantities": {"loss": 3}}))
     code, _, err = tool(silo, *options)
-    assert code == 0 and "quantities.loss: must be a dict, not 3: measured anew" in err.replace(
-        "\n", ""
-    )
+    fault = "quantities.loss: must be a valid dictionary, not 3"
+    assert code == 0 and f"{fault}: measured anew" in err.replace("\n", "")
     assert (
         json.loads(path.read_text())["quantities"]["loss"]["loss"]
         == content["quantities"]["loss"]["loss"]
