@@ -72,9 +72,8 @@ SCHEDULES = (
     "PolyLR",
     "StepLR",
 )
-# sections where a key is meant first; those of evaluation repeat keys of the training's
+# sections where a key is meant first
 LIKELY = ("optim_wrapper.", "train_cfg.", "train_dataloader.", "model.")
-UNLIKELY = ("val_", "test_")
 
 
 def refuse_key(key: str, config: Mapping[str, Any], known: Collection[str]) -> str:
@@ -104,7 +103,11 @@ def replacement_of(name: str) -> str:
 def propose_place(field: str, config: Mapping[str, Any]) -> str:
     """A hint with the place where a config has a key of a field's name, or nothing."""
     name = field.rpartition(".")[2]
-    places = [place for place in _places(config) if place.split(".")[-1] == name and place != field]
+    places = []
+    for place in _places(config):
+        # the sections of the test repeat what the others say, mistakes too
+        if place.split(".")[-1] == name and place != field and not place.startswith("test_"):
+            places.append(place)
     if not places:
         return ""
     return f" (did you mean {min(places, key=_rank)}?)"
@@ -112,7 +115,7 @@ def propose_place(field: str, config: Mapping[str, Any]) -> str:
 
 def _rank(place: str) -> tuple[bool, bool, int]:
     """The likeliest place has the lowest rank."""
-    return not place.startswith(LIKELY), place.startswith(UNLIKELY), place.count(".")
+    return not place.startswith(LIKELY), place.startswith("val_"), place.count(".")
 
 
 def _places(config: Mapping[str, Any], above: str = "") -> Iterator[str]:
