@@ -164,32 +164,45 @@ def test_other_images_of_the_same_names_are_measured_anew(
     assert loss(tmp_path / "moved", tmp_path / "moved" / "run") == (first, True)
 
 
+QUANTITIES = ("top", "clients", "density", "features", "spectrum", "trace", "participants")
+
+
 @pytest.mark.parametrize(
     "entry",
-    [
-        {"lambda_max": "<b>", "eigenvalues": "x"},
-        {"quartiles": [1], "num_samples": [1]},
-        {"eigenvalues": [[1, 2], [3, 4]], "num_samples": 10**400},
-        {"lambda_max": {"a": 1e308, "b": 1e308}, "eigenvalues": []},
-        {"nodes": [[1e307, 2]], "weights": [[0.5, 0.5]]},
-    ],
+    [{"lambda_max": "<b>", "eigenvalues": "x"}, {"quartiles": [1], "num_samples": [1]}],
 )
 def test_a_damaged_file_of_results_breaks_nothing(tool, silo, entry):
     tool(silo, "--quantities", "loss", "--samples", 3)
     path = silo / "curvature" / "round_000002" / "curvature.json"
     content = json.loads(path.read_text())
-    names = "top", "clients", "density", "features", "spectrum", "trace", "participants"
-    content["quantities"] |= dict.fromkeys(names, entry)
+    content["quantities"] |= dict.fromkeys(QUANTITIES, entry)
     path.write_text(json.dumps(content))
     code, out, err = tool(silo, "--quantities", "loss", "--samples", 3)
     assert code == 0, err
     assert "loss: measured before" in err and "lambda" not in out
-    if isinstance(entry, dict):  # made to look like the tool's own
-        whole = {"num_samples": 3, "settings": {}, "seconds": 1.0, **entry}
-        content["quantities"] |= dict.fromkeys(names, whole)
-        path.write_text(json.dumps(content))
-        code, _, err = tool(silo, "--quantities", "loss", "--samples", 3)
-        assert code in (0, 2) and (code == 0 or "cannot continue an earlier curvature.json" in err)
+    # made to look like the tool's own
+    whole = {"num_samples": 3, "settings": {}, "seconds": 1.0, **entry}
+    content["quantities"] |= dict.fromkeys(QUANTITIES, whole)
+    path.write_text(json.dumps(content))
+    code, _, err = tool(silo, "--quantities", "loss", "--samples", 3)
+    assert code in (0, 2) and (code == 0 or "cannot continue an earlier curvature.json" in err)
+    path.unlink()
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [{"num_samples": 10**400}, {"lambda_max": {"a": 1e308}}, {"nodes": [[1e307, 2]]}],
+)
+def test_a_number_too_large_for_sums_is_told_and_all_is_measured_anew(tool, silo, entry):
+    tool(silo, "--quantities", "loss", "--samples", 3)
+    path = silo / "curvature" / "round_000002" / "curvature.json"
+    content = json.loads(path.read_text())
+    content["quantities"]["top"] = entry
+    path.write_text(json.dumps(content))
+    code, _, err = tool(silo, "--quantities", "loss", "--samples", 3)
+    assert code == 0 and "measured before" not in err
+    (name,) = entry
+    assert f"quantities.top: {name}" in err and "measured anew" in " ".join(err.split())
     path.unlink()
 
 
