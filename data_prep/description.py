@@ -95,7 +95,7 @@ class DataSet:
 
     def run(self, member: str, root: Path | None = None, **options: Any) -> "Outcome":
         """Prepare one of the members; without a root in its usual folder."""
-        from fedseg.config.schema import check_values
+        from fedseg.config.arguments import check_values
 
         hints, flags = get_type_hints(self.options, include_extras=True), self.flags
         for name in options:

@@ -15,7 +15,7 @@ import numpy as np
 from PIL import Image
 
 from fedseg import cli
-from fedseg.config.schema import check_value
+from fedseg.config.arguments import check_value
 from fedseg.core.seeds import generator_for
 from fedseg.datasets.images import existing_files, read_image, read_label
 from fedseg.datasets.listed import (

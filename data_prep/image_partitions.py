@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from fedseg.config.schema import check_arguments
+from fedseg.config.arguments import check_arguments
 from fedseg.datasets.arrays import ImageArrays
 from fedseg.datasets.landmarks import read_rows
 from fedseg.errors import ConfigError, DataError

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 MAIN_METRICS = ("mIoU", "accuracy")
+WINDOW = 100  # rounds at the end over which metrics are averaged, unless the config says otherwise
 STANDARD = "standard"
 BY_DOMAIN = "by_domain"  # with the BatchNorm statistics of each domain's clients
 PERSONAL = "personal"  # each client's model on its own test images

@@ -20,7 +20,7 @@ from mmseg import registry as _mmseg
 
 from fedseg.checks import shown
 from fedseg.config.accepted import replacement_of
-from fedseg.config.schema import PLAIN, check_arguments
+from fedseg.config.arguments import PLAIN, check_arguments
 from fedseg.errors import DEBUG, ConfigError
 from fedseg.names import did_you_mean
 

@@ -5,10 +5,10 @@ import re
 import pytest
 from doc_pages import PAGES, ROOT
 
+from fedseg.config.check import KEYS
 from fedseg.config.compose import SLOTS
 from fedseg.config.needs import NEEDS
 from fedseg.registry import BATCH_TRANSFORMS, CLIENT_DATA, EVALUATION_SETS, PARTITIONS
-from fedseg.runner.config import KEYS
 
 
 def test_every_config_key_is_documented():

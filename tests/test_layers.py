@@ -11,7 +11,7 @@ GROUND = {
     *("batchnorm", "checks", "cli", "errors", "files", "memory", "names", "opencv", "parts"),
     *("registry", "trust"),
 }
-GROUND |= {"config.accepted", "config.roles", "config.schema", "metric_names", "units"}
+GROUND |= {"config.accepted", "config.roles", "config.arguments", "metric_names", "units"}
 # package -> what it may import besides itself; a single module is named in full
 LAYERS = {
     "core": {"batchnorm", "checks", "errors", "memory", "parts"},

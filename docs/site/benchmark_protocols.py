@@ -15,11 +15,11 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from fedseg.config.check import complete_config  # noqa: E402
 from fedseg.leaderboard.benchmarks import DATASETS, MODELS, Setting, records_of  # noqa: E402
 from fedseg.leaderboard.comparable import deciding_parts, protocol_of  # noqa: E402
 from fedseg.leaderboard.reference import read_json  # noqa: E402
 from fedseg.metric_names import Metric  # noqa: E402
-from fedseg.runner.config import complete_config  # noqa: E402
 from fedseg.runner.experiment import load_config  # noqa: E402
 from fedseg.runs.config import config_json  # noqa: E402
 

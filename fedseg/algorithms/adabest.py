@@ -14,7 +14,7 @@ by the client's own N_k; the paper, and this, does not.
 
 import torch
 
-from fedseg.config.schema import NonNegative, Share
+from fedseg.config.arguments import NonNegative, Share
 from fedseg.core.aggregate import Aggregate
 from fedseg.core.algorithm import Algorithm
 from fedseg.core.client import Client

@@ -10,7 +10,7 @@ import torch
 
 from fedseg.algorithms.fedavg import FedAvg
 from fedseg.batchnorm import batchnorm_layers, frozen_running_statistics
-from fedseg.config.schema import NonNegative
+from fedseg.config.arguments import NonNegative
 from fedseg.core.client import Client, LocalOptimizer
 from fedseg.core.flat import FlatModel
 from fedseg.core.messages import Exchange

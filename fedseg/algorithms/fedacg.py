@@ -9,7 +9,7 @@ it clips gradients at norm 10; and its momentum runs over BatchNorm's statistics
 ``beta`` is the paper's, clipping is the local optimizer's option, and statistics are averaged.
 """
 
-from fedseg.config.schema import Decay, NonNegative
+from fedseg.config.arguments import Decay, NonNegative
 from fedseg.core.aggregate import Aggregate
 from fedseg.core.algorithm import Algorithm
 from fedseg.core.client import Client

@@ -16,7 +16,7 @@ from annotated_types import Interval
 
 from fedseg.algorithms.fedavg import FedAvg
 from fedseg.algorithms.mean_gradient import check_optimizer, k_eta
-from fedseg.config.schema import Float32
+from fedseg.config.arguments import Float32
 from fedseg.core.aggregate import Aggregate
 from fedseg.core.client import Client, LocalOptimizer
 from fedseg.core.flat import FlatModel

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from fedseg.algorithms.fedavg import FedAvg
-from fedseg.config.schema import NonNegative
+from fedseg.config.arguments import NonNegative
 from fedseg.core.aggregate import Aggregate
 from fedseg.core.client import Client, LocalOptimizer
 from fedseg.core.flat import FlatModel

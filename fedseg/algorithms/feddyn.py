@@ -9,7 +9,7 @@ beta: for a large beta the clients train like FedAvg's, the server still adds th
 
 import torch
 
-from fedseg.config.schema import Positive
+from fedseg.config.arguments import Positive
 from fedseg.core.aggregate import Aggregate
 from fedseg.core.algorithm import Algorithm
 from fedseg.core.client import Client

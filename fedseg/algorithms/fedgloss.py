@@ -11,7 +11,7 @@ from pydantic import NonNegativeInt
 from torch import Tensor
 
 from fedseg.algorithms.feddyn import FedDyn
-from fedseg.config.schema import NonNegative, Positive
+from fedseg.config.arguments import NonNegative, Positive
 from fedseg.core.aggregate import Aggregate
 from fedseg.core.client import Client, LocalOptimizer
 from fedseg.core.flat import FlatModel

@@ -11,7 +11,7 @@ epochs, are no part of the rule and not here: every client does all its steps.
 from collections.abc import Mapping
 
 from fedseg.algorithms.fedavg import FedAvg
-from fedseg.config.schema import NonNegative
+from fedseg.config.arguments import NonNegative
 from fedseg.core.client import Client
 from fedseg.registry import ALGORITHMS
 

@@ -12,7 +12,7 @@ import torch
 from annotated_types import Interval
 
 from fedseg.algorithms.fedavg import FedAvg
-from fedseg.config.schema import Float32
+from fedseg.config.arguments import Float32
 from fedseg.core.client import Client, LocalOptimizer
 from fedseg.core.flat import FlatModel
 from fedseg.core.messages import Update

@@ -18,7 +18,7 @@ may not settle; the mean of all clients' corrections changes little from a round
 import torch
 
 from fedseg.algorithms.perturbation import WeightPerturbation
-from fedseg.config.schema import NonNegative, Positive, Share
+from fedseg.config.arguments import NonNegative, Positive, Share
 from fedseg.core.aggregate import Aggregate
 from fedseg.core.client import Client, LocalOptimizer
 from fedseg.core.flat import FlatModel

@@ -20,7 +20,7 @@ from typing import ClassVar
 import torch
 
 from fedseg.batchnorm import batchnorm_layers, frozen_running_statistics
-from fedseg.config.schema import Decay
+from fedseg.config.arguments import Decay
 from fedseg.core.aggregate import Aggregate
 from fedseg.core.algorithm import Algorithm
 from fedseg.core.client import Client, LocalOptimizer

@@ -14,7 +14,7 @@ mean gradient and the control variates grow from one participation to the next, 
 """
 
 from fedseg.algorithms.mean_gradient import check_optimizer, k_eta
-from fedseg.config.schema import Positive
+from fedseg.config.arguments import Positive
 from fedseg.core.aggregate import Aggregate
 from fedseg.core.algorithm import Algorithm
 from fedseg.core.client import Client, LocalOptimizer

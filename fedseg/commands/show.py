@@ -18,10 +18,10 @@ def main() -> None:
     cli.add_cfg_options(parser, "override config fields, as fedseg train does")
     parser.add_argument("--only", metavar="KEY", default="", help="show only this key")
     arguments = parser.parse_args()
+    from fedseg.config.check import check_unknown_keys
     from fedseg.config.compose import compose, setting_file
     from fedseg.config.layers import CONFIGS, find_layer, layers_of, naming
     from fedseg.config.roles import select
-    from fedseg.runner.config import check_unknown_keys
     from fedseg.runner.experiment import override_fields
 
     config = compose(setting_file(arguments.config), arguments.methods)

@@ -35,6 +35,7 @@ from typing import Any
 
 from mmengine.config import Config
 
+from fedseg.config.arguments import check_values
 from fedseg.config.layers import (
     CONFIGS,
     Layer,
@@ -47,7 +48,6 @@ from fedseg.config.layers import (
     read_file,
 )
 from fedseg.config.needs import NEEDS, TASKS, Need, component_types
-from fedseg.config.schema import check_values
 from fedseg.errors import ConfigError
 from fedseg.names import did_you_mean
 

@@ -15,6 +15,7 @@ from mmengine.config import Config
 from mmengine.logging import MMLogger
 from torch import Tensor
 
+from fedseg.config.check import complete_config, drop_weights, prepare_as
 from fedseg.config.compose import setting_file
 from fedseg.config.layers import naming
 from fedseg.core.flat import FlatModel
@@ -30,7 +31,6 @@ from fedseg.loaders.streaming import StreamingData
 from fedseg.registry import SAMPLERS, build
 from fedseg.runner.build import build_trainer, load_weights
 from fedseg.runner.checkpoint import checkpoints, load_checkpoint, run_folder
-from fedseg.runner.config import complete_config, drop_weights, prepare_as
 from fedseg.runner.experiment import load_config
 from fedseg.runner.logs import quiet_console
 from fedseg.runner.recorded import newest_checkpoint, recorded

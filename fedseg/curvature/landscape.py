@@ -19,7 +19,7 @@ import torch
 from pydantic import BaseModel
 from torch import Tensor
 
-from fedseg.config.schema import STRICT
+from fedseg.config.arguments import STRICT
 from fedseg.core.flat import FlatModel
 from fedseg.core.seeds import generator_for
 from fedseg.curvature.checkpoint import RunData, find_checkpoints, opened

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from fedseg.cli import progress
-from fedseg.config.schema import read_model
+from fedseg.config.arguments import read_model
 from fedseg.core.seeds import generator_for
 from fedseg.curvature import spectrum
 from fedseg.curvature.checkpoint import RunData, find_checkpoints

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, NamedTuple, get_type_hints
 from annotated_types import Ge, Gt
 
 from fedseg import cli
-from fedseg.config.schema import NonNegative, Positive, check_value, check_values
+from fedseg.config.arguments import NonNegative, Positive, check_value, check_values
 from fedseg.errors import ConfigError
 
 TRAIN = "train"  # the training data of all clients

@@ -19,7 +19,7 @@ from annotated_types import Interval, Len, MinLen
 from pydantic import BaseModel, NonNegativeInt, field_validator
 from torch.utils.data import Dataset
 
-from fedseg.config.schema import STRICT, read_model
+from fedseg.config.arguments import STRICT, read_model
 from fedseg.errors import DataError, MissingDataError
 from fedseg.files import atomic_writer, read_json, write_text
 from fedseg.names import CONTROL, PREPARED_BY, made_by

@@ -17,7 +17,7 @@ from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 from torch import Tensor
 from torch.nn import functional
 
-from fedseg.config.schema import PositiveShare, Share
+from fedseg.config.arguments import PositiveShare, Share
 from fedseg.core.seeds import generator_for
 from fedseg.errors import ConfigError
 from fedseg.registry import BATCH_TRANSFORMS, build

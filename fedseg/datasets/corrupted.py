@@ -15,7 +15,7 @@ import numpy as np
 from annotated_types import MinLen
 from pydantic import BaseModel
 
-from fedseg.config.schema import STRICT, read_model
+from fedseg.config.arguments import STRICT, read_model
 from fedseg.datasets.arrays import PreparedFolder, load_array
 from fedseg.errors import DataError, MissingDataError
 from fedseg.files import read_json

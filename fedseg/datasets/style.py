@@ -23,7 +23,7 @@ from annotated_types import Interval
 from pydantic import PositiveInt
 from scipy.fft import fft, ifft, irfft, rfft
 
-from fedseg.config.schema import Float32, Share
+from fedseg.config.arguments import Float32, Share
 from fedseg.datasets.images import read_image
 from fedseg.datasets.transforms import SEED_MASK
 from fedseg.errors import ConfigError

@@ -14,7 +14,7 @@ from PIL import Image
 from pydantic import BeforeValidator, NonNegativeInt, PositiveInt
 from pydantic_core import PydanticCustomError
 
-from fedseg.config.schema import Positive, Share, check_arguments, check_value
+from fedseg.config.arguments import Positive, Share, check_arguments, check_value
 from fedseg.errors import ConfigError
 from fedseg.registry import TRANSFORMS, did_you_mean
 

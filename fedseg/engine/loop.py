@@ -14,7 +14,7 @@ from mmengine.runner import BaseLoop
 from pydantic import NonNegativeInt, PositiveInt
 from torch import Tensor
 
-from fedseg.config.schema import Float32
+from fedseg.config.arguments import Float32
 from fedseg.core.aggregate import Aggregate, Outcome
 from fedseg.core.client_data import ClientData, JobStream
 from fedseg.core.hook import Run, TensorStore

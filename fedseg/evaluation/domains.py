@@ -14,7 +14,7 @@ from pydantic import PositiveInt
 from torch import Tensor, nn
 
 from fedseg.batchnorm import batch_statistics, batchnorm_layers
-from fedseg.config.schema import Positive
+from fedseg.config.arguments import Positive
 from fedseg.core.client import Trainer
 from fedseg.core.client_data import ClientData
 from fedseg.core.flat import FlatModel

@@ -11,7 +11,7 @@ from mmengine.evaluator import BaseMetric
 from torch import Tensor
 from torch.nn import functional
 
-from fedseg.config.schema import PositiveShare
+from fedseg.config.arguments import PositiveShare
 from fedseg.errors import ConfigError, DataError
 from fedseg.memory import finite
 from fedseg.metric_names import SPREAD

@@ -12,7 +12,7 @@ from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 from torch import Tensor
 
 from fedseg.checks import shown
-from fedseg.config.schema import check_value
+from fedseg.config.arguments import check_value
 from fedseg.core.seeds import generator_for, seed_for
 from fedseg.errors import ConfigError, DataError, MissingDataError
 from fedseg.evaluation.metrics import (

@@ -17,7 +17,7 @@ from pydantic import NonNegativeInt, PositiveInt
 from torch import Tensor
 from torch.optim import Optimizer
 
-from fedseg.config.schema import NonNegative
+from fedseg.config.arguments import NonNegative
 from fedseg.core.flat import FlatModel, Slot
 from fedseg.core.hook import FederatedHook, Run
 from fedseg.parts import part_names

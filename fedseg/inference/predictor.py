@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 from fedseg.batchnorm import batch_statistics_where_defined
-from fedseg.config.schema import check_value
+from fedseg.config.arguments import check_value
 from fedseg.core.forward import forward, prepare_batch
 from fedseg.datasets.arrays import ImageArrays, ShakespeareDataset
 from fedseg.datasets.images import read_image, read_size

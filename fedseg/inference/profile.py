@@ -14,11 +14,11 @@ from torch import get_num_threads, nn
 from torch.utils.benchmark import Timer
 from torch.utils.flop_counter import FlopCounterMode
 
+from fedseg.config.check import complete_config, drop_weights
 from fedseg.datasets.transforms import Pipeline
 from fedseg.errors import ConfigError, DataError, UserError
 from fedseg.files import own_path
 from fedseg.runner.build import build_model, build_vectors, move_model
-from fedseg.runner.config import complete_config, drop_weights
 from fedseg.runner.plan import rehearse
 from fedseg.runner.recorded import recorded
 from fedseg.runner.runner import FederatedRunner

@@ -20,12 +20,12 @@ from urllib.parse import quote
 from PIL import Image
 
 from fedseg.checks import is_number
+from fedseg.config.check import complete_config
 from fedseg.config.compose import known_configs
 from fedseg.config.layers import naming
 from fedseg.config.roles import MEASUREMENT, METHOD, PROTOCOL, keep, select
 from fedseg.errors import ConfigError, UserError, lacks_memory
 from fedseg.files import atomic_writer, write_text
-from fedseg.runner.config import complete_config
 from fedseg.runner.experiment import load_config
 from fedseg.runs.config import config_json
 from fedseg.runs.curvature_files import eigenvalues, over_rounds

@@ -12,6 +12,7 @@ from typing import Any
 from mmengine.config import Config
 
 from fedseg.checks import is_number, walk
+from fedseg.config.check import complete_config
 from fedseg.config.layers import naming
 from fedseg.errors import DataError, UserError
 from fedseg.files import digest, own_path, read_json, sha256, write_text
@@ -21,7 +22,6 @@ from fedseg.metric_names import Metric, flatten, global_name, nest
 from fedseg.registry import DATASETS
 from fedseg.runner.build import build_client_data
 from fedseg.runner.checkpoint import load_checkpoint, save_checkpoint
-from fedseg.runner.config import complete_config
 from fedseg.runner.experiment import load_config
 from fedseg.runner.recorded import evaluated, newest_checkpoint, read_recorded, recorded
 from fedseg.runner.runner import FederatedRunner

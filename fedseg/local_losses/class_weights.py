@@ -6,7 +6,7 @@ import torch
 from annotated_types import Ge
 from torch import Tensor
 
-from fedseg.config.schema import Float32
+from fedseg.config.arguments import Float32
 from fedseg.core.aggregate import Aggregate
 from fedseg.core.client import Client
 from fedseg.core.flat import FlatModel

@@ -23,7 +23,7 @@ from annotated_types import Interval
 from pydantic import PositiveInt
 from torch import Tensor
 
-from fedseg.config.schema import Float32, NonNegative
+from fedseg.config.arguments import Float32, NonNegative
 from fedseg.core.client import Client
 from fedseg.core.flat import FlatModel
 from fedseg.core.forward import total_loss

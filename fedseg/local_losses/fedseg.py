@@ -15,7 +15,7 @@ import torch
 from pydantic import PositiveInt
 from torch import Tensor
 
-from fedseg.config.schema import NonNegative, Positive, Share
+from fedseg.config.arguments import NonNegative, Positive, Share
 from fedseg.core.client import Client
 from fedseg.core.flat import FlatModel
 from fedseg.core.forward import total_loss

@@ -18,7 +18,7 @@ changes the clients' loss and nothing else. Where the paper is silent:
 import torch.nn.functional as F
 from torch import Tensor
 
-from fedseg.config.schema import NonNegative, Positive
+from fedseg.config.arguments import NonNegative, Positive
 from fedseg.core.client import Client
 from fedseg.core.flat import FlatModel
 from fedseg.core.forward import total_loss

@@ -11,7 +11,7 @@ import torch
 from pydantic import NonNegativeInt, PositiveInt
 from torch import Tensor
 
-from fedseg.config.schema import Share
+from fedseg.config.arguments import Share
 from fedseg.core.aggregate import Aggregate
 from fedseg.core.client import Client
 from fedseg.core.flat import FlatModel

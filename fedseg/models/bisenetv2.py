@@ -11,7 +11,7 @@ from mmseg.models.decode_heads.decode_head import BaseDecodeHead
 from pydantic import PositiveInt
 from torch import Tensor, nn
 
-from fedseg.config.schema import Share
+from fedseg.config.arguments import Share
 from fedseg.models.segmentor import Segmentor
 from fedseg.registry import MODELS
 

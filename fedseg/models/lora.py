@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import PositiveInt
 from torch import Tensor, nn
 
-from fedseg.config.schema import Positive
+from fedseg.config.arguments import Positive
 from fedseg.errors import ConfigError
 from fedseg.parts import HEAD, part_names
 from fedseg.registry import check_arguments

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from pydantic import PositiveInt
 from torch import Tensor, nn
 
-from fedseg.config.schema import NonNegative, PositiveShare, Share
+from fedseg.config.arguments import NonNegative, PositiveShare, Share
 from fedseg.errors import DataError
 from fedseg.names import ERASED
 from fedseg.registry import MODELS

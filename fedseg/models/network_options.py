@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from pydantic import PositiveInt
 
-from fedseg.config.schema import check_arguments, check_value
+from fedseg.config.arguments import check_arguments, check_value
 from fedseg.errors import ConfigError
 
 IGNORED_LABEL = 255

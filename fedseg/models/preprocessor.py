@@ -6,7 +6,7 @@ import torch
 from mmengine.model import BaseDataPreprocessor
 from torch import Tensor
 
-from fedseg.config.schema import PositiveShare, Share
+from fedseg.config.arguments import PositiveShare, Share
 from fedseg.errors import DataError
 from fedseg.registry import MODELS
 

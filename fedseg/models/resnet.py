@@ -11,7 +11,7 @@ from pydantic import PositiveInt
 from torch import Tensor, nn
 from torchvision.models import resnet as torchvision_resnet
 
-from fedseg.config.schema import PositiveShare
+from fedseg.config.arguments import PositiveShare
 from fedseg.models.classifier import Classifier, group_norm
 from fedseg.registry import MODELS
 

@@ -14,7 +14,7 @@ from torch.utils.checkpoint import checkpoint
 from torchvision.models import get_model
 from torchvision.models.segmentation import FCN, DeepLabV3
 
-from fedseg.config.schema import NonNegative
+from fedseg.config.arguments import NonNegative
 from fedseg.errors import ConfigError
 from fedseg.memory import finite
 from fedseg.models.losses import compute_dtype

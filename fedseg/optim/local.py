@@ -11,7 +11,13 @@ from torch import nn
 from torch.nn.utils import clip_grad_norm_, clip_grad_value_
 
 from fedseg.checks import shown
-from fedseg.config.schema import NonNegative, Positive, check_arguments, check_value, check_values
+from fedseg.config.arguments import (
+    NonNegative,
+    Positive,
+    check_arguments,
+    check_value,
+    check_values,
+)
 from fedseg.core.client import Client
 from fedseg.core.flat import FlatModel
 from fedseg.errors import DEBUG, ConfigError

@@ -13,7 +13,7 @@ import torch
 from pydantic import NonNegativeInt
 
 from fedseg.batchnorm import batchnorm_layers, frozen_running_statistics
-from fedseg.config.schema import NonNegative
+from fedseg.config.arguments import NonNegative
 from fedseg.core.client import Client
 from fedseg.core.flat import FlatModel
 from fedseg.core.vectors import linear_warmup, scale_to_norm

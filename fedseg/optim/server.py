@@ -11,7 +11,7 @@ import torch
 from pydantic import PositiveFloat
 from torch import Tensor
 
-from fedseg.config.schema import Decay, Positive, check_values
+from fedseg.config.arguments import Decay, Positive, check_values
 from fedseg.core.server import Server
 from fedseg.core.vectors import descend
 from fedseg.optim.local import check_torch_optimizer

@@ -11,7 +11,7 @@ from annotated_types import MinLen
 from pydantic import NonNegativeFloat, PositiveInt, RootModel
 
 from fedseg.checks import is_number, shown
-from fedseg.config.schema import STRICT, check_value, read_model
+from fedseg.config.arguments import STRICT, check_value, read_model
 from fedseg.core.seeds import generator_for
 from fedseg.errors import ConfigError, DataError
 from fedseg.files import read_json

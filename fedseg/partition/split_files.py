@@ -21,7 +21,7 @@ from typing import Annotated, Any
 from annotated_types import MinLen
 from pydantic import AfterValidator, BaseModel, model_validator
 
-from fedseg.config.schema import STRICT, read_model
+from fedseg.config.arguments import STRICT, read_model
 from fedseg.errors import DataError
 from fedseg.files import atomic_writer, read_json
 from fedseg.names import NAME_RULE, is_name

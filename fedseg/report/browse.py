@@ -11,11 +11,11 @@ from mmengine.config import Config
 from PIL import Image
 from torch import Tensor
 
+from fedseg.config.check import drop_weights
 from fedseg.core.client_data import Job
 from fedseg.files import write_text
 from fedseg.report.pictures import OPACITY, as_picture, read_classes, spread
 from fedseg.runner.build import build_trainer
-from fedseg.runner.config import drop_weights
 
 PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title><style>
 body {{ font: 15px/1.4 system-ui, sans-serif; margin: 2em; color-scheme: light dark }}

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from mmengine.config import Config
 
+from fedseg.config.check import complete_config
 from fedseg.config.layers import naming
 from fedseg.datasets import CamVidDataset, CityscapesDataset, IDDADataset
 from fedseg.datasets.arrays import INDEX, ImageArrays, StoredImages, shared_images
@@ -27,7 +28,6 @@ from fedseg.partition.natural import NOTE
 from fedseg.partition.split_files import SplitFile
 from fedseg.registry import DATASETS, build
 from fedseg.report.partition_view import View, partition_statistics
-from fedseg.runner.config import complete_config
 from fedseg.runner.experiment import load_config
 
 LAYOUTS = (IDDADataset, CityscapesDataset, CamVidDataset)

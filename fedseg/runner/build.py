@@ -27,8 +27,15 @@ from fedseg.algorithms.flexlora import FedExLoRA
 from fedseg.batchnorm import batchnorm_layers
 from fedseg.checks import shown
 from fedseg.config.accepted import SCHEDULES, replacement_of
+from fedseg.config.arguments import check_value, check_values
+from fedseg.config.check import (
+    complete_config,
+    drop_weights,
+    import_modules,
+    starts_pretrained,
+    trains_clients,
+)
 from fedseg.config.components import DEFAULT_HOOKS, LOCAL_TRAINING, MODEL_KEYS
-from fedseg.config.schema import check_value, check_values
 from fedseg.core.algorithm import AggregationRule, Algorithm
 from fedseg.core.client_data import ClientData
 from fedseg.core.flat import FlatModel
@@ -66,13 +73,6 @@ from fedseg.registry import (
     find_class,
 )
 from fedseg.runner.checkpoint import load_checkpoint
-from fedseg.runner.config import (
-    complete_config,
-    drop_weights,
-    import_modules,
-    starts_pretrained,
-    trains_clients,
-)
 from fedseg.runner.kernels import choose_kernels, device_of
 from fedseg.updates.postprocessor import Postprocessor
 from fedseg.updates.robust import check_treatable

@@ -17,7 +17,7 @@ from pydantic import BaseModel, NonNegativeInt, PositiveInt, model_validator
 from torch import Tensor
 
 from fedseg.checks import is_number
-from fedseg.config.schema import STRICT, read_model
+from fedseg.config.arguments import STRICT, read_model
 from fedseg.core.hook import FederatedHook
 from fedseg.errors import ConfigError, DataError, lacks_memory
 from fedseg.files import atomic_writer, own_path, sha256, write_text

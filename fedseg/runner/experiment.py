@@ -11,13 +11,13 @@ from typing import Any
 from mmengine.config import Config
 
 from fedseg.checks import walk
+from fedseg.config.arguments import check_value
+from fedseg.config.check import complete_config, drop_weights, import_modules
 from fedseg.config.components import VAL, check_roots
 from fedseg.config.compose import COMPOSED, compose, make_importable, setting_file
 from fedseg.config.layers import get, layers_of, naming, read_file, set_values
-from fedseg.config.schema import check_value
 from fedseg.errors import ConfigError
 from fedseg.models.network_options import read_network
-from fedseg.runner.config import complete_config, drop_weights, import_modules
 
 # overrides of config fields: by key, or KEY=VALUE
 Options = Mapping[str, Any] | Sequence[str | Mapping[str, Any]] | str

@@ -21,12 +21,12 @@ from mmengine.registry import registry as registry_module
 import fedseg.registry
 from fedseg.checks import walk
 from fedseg.cli import NO_CHECKPOINT
+from fedseg.config.check import complete_config, drop_weights, trains_clients
 from fedseg.config.layers import naming
 from fedseg.datasets.transforms import is_foreign_transform
 from fedseg.errors import DEBUG, ConfigError, DataError, UserError, is_system_error
 from fedseg.files import own_path, sha256
 from fedseg.runner.checkpoint import checkpoints
-from fedseg.runner.config import complete_config, drop_weights, trains_clients
 from fedseg.runner.experiment import Options, override
 from fedseg.runs.config import CONFIG_FILE, recorded_config
 from fedseg.runs.schema import FILE_NAME, read_results_file

@@ -13,6 +13,7 @@ from mmengine.runner import Runner
 from mmengine.utils.dl_utils import set_multi_processing
 from torch import Tensor, nn
 
+from fedseg.config.check import complete_config
 from fedseg.config.components import LOCAL_TRAINING
 from fedseg.core.flat import FlatModel
 from fedseg.core.local_state import LocalState
@@ -51,7 +52,6 @@ from fedseg.runner.build import (
     weights_digest,
 )
 from fedseg.runner.checkpoint import checkpoint_path, checkpoints, save_checkpoint
-from fedseg.runner.config import complete_config
 from fedseg.runner.interrupt import InterruptGuard
 from fedseg.runner.kernels import choose_kernels, device_of
 from fedseg.runner.sampler import ClientSampler, build_sampler

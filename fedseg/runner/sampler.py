@@ -15,7 +15,7 @@ import numpy as np
 from annotated_types import MinLen
 from pydantic import PositiveInt
 
-from fedseg.config.schema import Positive, check_value
+from fedseg.config.arguments import Positive, check_value
 from fedseg.core.seeds import generator_for
 from fedseg.errors import ConfigError, DataError
 from fedseg.registry import SAMPLERS, build

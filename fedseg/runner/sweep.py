@@ -15,9 +15,9 @@ from queue import SimpleQueue
 from mmengine.config import Config
 
 from fedseg.checks import shown
+from fedseg.config.check import LONGEST_NAME
 from fedseg.errors import ConfigError, DataError, UserError
 from fedseg.files import make_folder, read_json
-from fedseg.runner.config import LONGEST_NAME
 from fedseg.runner.experiment import check, load_config
 from fedseg.runs.config import config_digest
 

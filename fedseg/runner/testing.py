@@ -9,12 +9,12 @@ from typing import Any
 
 from mmengine.config import Config
 
+from fedseg.config.check import complete_config, drop_weights
 from fedseg.errors import ConfigError
 from fedseg.evaluation.sets import EvaluationSet
 from fedseg.files import sha256, write_text
 from fedseg.metric_names import find_set, nest
 from fedseg.runner.checkpoint import load_checkpoint
-from fedseg.runner.config import complete_config, drop_weights
 from fedseg.runner.runner import FederatedRunner
 from fedseg.runs.config import config_digest
 from fedseg.runs.history import plain

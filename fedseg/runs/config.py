@@ -6,16 +6,15 @@ is for people.
 """
 
 import json
-import math
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from pprint import pformat
 from typing import Any
 
-from fedseg.checks import shown, walk
+from fedseg.checks import walk
 from fedseg.config.roles import MEASUREMENT, METHOD, PLACE, PROTOCOL, ROLES, keep
-from fedseg.errors import ConfigError, DataError
+from fedseg.errors import DataError
 from fedseg.files import digest, own_path, read_json, sha256
 
 CONFIG_FILE = "config.json"
@@ -24,23 +23,11 @@ COMPONENTS = ("algorithm", "local_loss", "optim_wrapper", "averaging")
 # the key ``batchnorm`` of earlier versions: its type -> the entry of ``personal``
 BATCHNORM = {"SiloBN": "@batchnorm.statistics", "FedBN": "@batchnorm"}
 IN_DIGESTS = {"default_scope": "fedseg"}  # a key of earlier versions, which is in their digests
-WINDOW = 100  # rounds at the end over which metrics are averaged, unless the config says otherwise
 
 
 def resume_command(folder: Path) -> str:
     """The command that continues a run, but for its config."""
     return f"fedseg train CONFIG --work-dir {shlex.quote(str(folder))} --resume"
-
-
-def check_plain(config: Mapping[str, Any]) -> None:
-    """Raise ConfigError for keys and numbers that ``config.json`` cannot hold."""
-    for field, value in walk(config):
-        if isinstance(value, Mapping):
-            for key in value:
-                if not isinstance(key, str):
-                    raise ConfigError(f"{field}: keys must be text, not {shown(key, 40)}.")
-        elif isinstance(value, float) and not math.isfinite(value):
-            raise ConfigError(f"{field}: must be a finite number, not {value}.")
 
 
 def config_json(config: Mapping[str, Any]) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from fedseg.checks import is_number
-from fedseg.config.schema import STRICT, read_model
+from fedseg.config.arguments import STRICT, read_model
 from fedseg.errors import DataError
 from fedseg.files import own_path, read_json
 from fedseg.runs.history import Number

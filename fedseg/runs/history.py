@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
-from fedseg.config.schema import STRICT, read_model
+from fedseg.config.arguments import STRICT, read_model
 from fedseg.errors import ConfigError, DataError
 
 HISTORY = "history.jsonl"

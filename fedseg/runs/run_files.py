@@ -10,11 +10,11 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field
 
 from fedseg.checks import is_number
-from fedseg.config.schema import STRICT, read_model
+from fedseg.config.arguments import STRICT, read_model
 from fedseg.errors import DataError
 from fedseg.files import digest, own_path, read_json, sha256
-from fedseg.metric_names import flatten
-from fedseg.runs.config import WINDOW, recorded_config, resume_command
+from fedseg.metric_names import WINDOW, flatten
+from fedseg.runs.config import recorded_config, resume_command
 from fedseg.runs.curvature_files import with_curvature
 from fedseg.runs.history import (
     HISTORY,

@@ -11,14 +11,13 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field
 
 from fedseg.checks import is_number, shown, walk
-from fedseg.config.schema import read_model
+from fedseg.config.arguments import read_model
 from fedseg.errors import DataError
 from fedseg.files import digest, read_json
-from fedseg.metric_names import MAIN_METRICS, Metric, flatten
+from fedseg.metric_names import MAIN_METRICS, WINDOW, Metric, flatten
 from fedseg.runs.config import (
     CONFIG_FILE,
     REWRITE,
-    WINDOW,
     config_facts,
     loader_facts,
     loaders,

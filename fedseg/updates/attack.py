@@ -8,7 +8,7 @@ import torch
 from pydantic import NonNegativeInt
 from torch import Tensor
 
-from fedseg.config.schema import Positive, Share
+from fedseg.config.arguments import Positive, Share
 from fedseg.core.algorithm import Algorithm
 from fedseg.core.client import Client
 from fedseg.core.client_data import ClientData

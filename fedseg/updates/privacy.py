@@ -23,7 +23,7 @@ import torch
 from annotated_types import Interval
 from torch import Tensor
 
-from fedseg.config.schema import NonNegative, Positive
+from fedseg.config.arguments import NonNegative, Positive
 from fedseg.core.aggregate import Aggregate
 from fedseg.core.algorithm import AggregationRule, Algorithm
 from fedseg.core.client import Client

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from fedseg.commands import demo
+from fedseg.config.check import complete_config
 from fedseg.data_prep import segmentation
 from fedseg.registry import MODELS, build
-from fedseg.runner.config import complete_config
 from fedseg.runner.experiment import load_config
 
 

@@ -5,8 +5,8 @@ import toyseg
 from mmengine.config import Config
 
 from fedseg.commands.show import main as show
+from fedseg.config.check import complete_config
 from fedseg.errors import ConfigError
-from fedseg.runner.config import complete_config
 from fedseg.runner.experiment import check, load_config, train
 
 OPTIONS = {  # on the command line or in --grid -> the sentence

@@ -1,136 +1,154 @@
-"""Every parameter of every registered class: one sentence names the field of a wrong value."""
+"""Options and files are checked by one schema: a sentence names the field, the bound and the value.
+
+The types that a schema accepts; that every component has one is tested in ``test_components``.
+"""
 
 import math
-import re
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import pytest
-from typing_extensions import is_protocol
+import torch
+from annotated_types import Gt, Interval
+from pydantic import BaseModel, PositiveInt
 
-import fedseg.registry
-from fedseg.config.schema import check_value, read_signature
-from fedseg.errors import ConfigError
-from fedseg.registry import LazyRegistry, build, check_component
+from fedseg.config.arguments import (
+    STRICT,
+    Decay,
+    Float32,
+    NonNegative,
+    check_arguments,
+    check_value,
+    read_model,
+)
+from fedseg.errors import ConfigError, DataError
 
-REGISTRIES = {n: one for n, one in vars(fedseg.registry).items() if isinstance(one, LazyRegistry)}
-CLASSES = [(name, kind) for name, one in REGISTRIES.items() for kind in one.modules]
-# of these, every number has bounds
-BOUNDED = ("ALGORITHMS", "LOCAL_LOSSES", "OPTIM_WRAPPERS", "SAMPLERS", "SERVER_OPTIMIZERS")
-WRONG = ["no such value", -1, 0, 0.5, 1, 2, 1e40, math.nan, True, [], [["x"]], {"x": 1}, None]
-
-
-def hint_fits(hint: Any, value: Any) -> bool:
-    try:
-        check_value("field", value, hint)
-    except ConfigError:
-        return False
-    return True
-
-
-def parameters(registry: str, kind: str) -> dict[str, Any]:
-    """The types of a class's arguments by name, without those that take anything."""
-    signature = read_signature(REGISTRIES[registry].get(kind))
-    return {n: h for n, h in signature.hints.items() if h is not Any and not is_protocol(h)}
-
-
-@pytest.mark.parametrize(("registry", "kind"), CLASSES)
-def test_a_wrong_value_is_told_in_one_sentence(registry, kind):
-    signature = read_signature(REGISTRIES[registry].get(kind))
-    needless = set(signature.hints)
-    for name, hint in parameters(registry, kind).items():
-        default = signature.defaults.get(name, ...)
-        wrong = [value for value in WRONG if not hint_fits(hint, value) and value is not default]
-        assert wrong, name
-        for value in wrong:
-            with pytest.raises(ConfigError) as error:
-                config = {"type": kind, name: value}
-                check_component(REGISTRIES[registry], config, "field", defaults=needless)
-            assert re.match(rf"field\.{name}[:.\[]", str(error.value))
-            assert "\n" not in str(error.value)
-        if default is not ...:
-            config = {"type": kind, name: default}
-            check_component(REGISTRIES[registry], config, "field", defaults=needless)
+FITS = [
+    (int, 3), (float, 3), (float, 0.5), (bool, False), (str, ""), (None, None),
+    (Any, object), (str | None, None), (int | None, 2), (Literal["a", 1], 1), (dict, {"a": 1}),
+    (Sequence[float], [0.5, 1]), (tuple[int, int], [1, 2]), (list[int], [1]), (list, (1,)),
+    ("Unknown", 1),
+    (Mapping[str, Mapping | None], {"a": {}, "b": None}), (Callable, print), (Callable | dict, {}),
+    (Path, Path("a")), (tuple[float, ...], [1, 2, 3]), (dict, object()), (NonNegative | None, None),
+    (PositiveInt | Literal["all"], "all"), (Float32, 0), (Float32, -1e37), (float, 1e300),
+]  # fmt: skip
+MISFITS = [
+    (int, True, "valid integer"), (int, 1.0, "valid integer"), (int, "1", "valid integer"),
+    (float, True, "valid number"), (float, "1", "valid number"),
+    (float, math.nan, "finite"), (float, -math.inf, "finite"), (float, 10**400, "valid number"),
+    (bool, 1, "valid boolean"), (bool, "False", "valid boolean"),
+    (str, 1, "a valid string"), (str, None, "string"),
+    (None, 0, "None"), (Literal["a", 1], 2, "'a' or 1"), (Literal["a"], "b", "'a'"),
+    (Mapping, [], "dictionary"), (Sequence[int], "1", "Sequence"), (Sequence[int] | None, 3, "Seq"),
+    (tuple[int, int], [1, 2, 3], "at most 2 items"), (Path, 3, "Path"), (dict, "a", "dictionary"),
+    (int | str, [1], "valid integer or a valid string"), (Callable, "print", "callable"),
+    (torch.nn.Module, {}, "Module"), (NonNegative | None, -1, "greater than or equal to 0"),
+    (Decay, 1, "less than 1"), (Annotated[float, Gt(0)], 0, "greater than 0, not 0"),
+    (Annotated[float, Interval(ge=0, le=1)], 1.5, "less than or equal to 1"),
+    (PositiveInt | Literal["all"], 0, "greater than 0 or 'all'"),
+    (Float32, 1e-40, "single precision"), (Float32, -1e39, "single precision"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("registry", "kind"), [c for c in CLASSES if c[0] in BOUNDED])
-def test_every_number_has_bounds(registry, kind):
-    for name, hint in parameters(registry, kind).items():
-        if hint_fits(hint, -1e9) or hint_fits(hint, -(10**9)):
-            pytest.fail(f"{name}: any number fits")
+@pytest.mark.parametrize(("hint", "value"), FITS)
+def test_values_that_fit(hint, value):
+    check_value("a.b", value, hint)
 
 
-OUTSIDE = {
-    ("ALGORITHMS", "AdaBest"): {"mu": -0.1, "beta": 1.1},
-    ("ALGORITHMS", "FedACG"): {"lam": 1.0, "beta": -0.1},
-    ("ALGORITHMS", "FedCM"): {"alpha": 0.0, "server_optim": "SGD"},
-    ("ALGORITHMS", "FedDGGA"): {"step_size": -0.1, "server_optim": "SGD"},
-    ("ALGORITHMS", "FedDyn"): {"beta": 0.0},
-    ("ALGORITHMS", "FedGloSS"): {"beta": 0.0, "rho0": -1, "rho_rounds": -1, "rho_server": -0.1},
-    ("ALGORITHMS", "FedProx"): {"mu": -0.1},
-    ("ALGORITHMS", "FedSMOO"): {"rho": -0.1, "beta": 0.0},
-    ("ALGORITHMS", "FedSpeed"): {"rho": -0.1, "alpha": 1.1, "lam": 0.0},
-    ("ALGORITHMS", "MIME"): {"momentum": 1.0},
-    ("ALGORITHMS", "SCAFFOLD"): {"eta_g": 0.0},
-    ("BATCH_TRANSFORMS", "Cutout"): {"size": 0},
-    ("BATCH_TRANSFORMS", "Mixup"): {"alpha": 0.0},
-    ("BATCH_TRANSFORMS", "Normalize"): {"mean": [125.0], "std": [0.0]},
-    ("BATCH_TRANSFORMS", "RandomCrop"): {"padding": -1, "size": 0},
-    ("BATCH_TRANSFORMS", "RandomFlip"): {"prob": 1.1},
-    ("EXECUTORS", "RayExecutor"): {
-        "num_workers": 0,
-        "cpus_per_worker": 0,
-        "gpus_per_worker": -1.0,
-        "restart_timeout": 0.0,
-    },
-    ("HOOKS", "ProgressHook"): {"metric": 1},
-    ("HOOKS", "SWA"): {"start": 1.5, "cycle": 0, "lr2": -0.1, "bn": "guess", "parameters": 1},
-    ("HOOKS", "WIMA"): {"start": -3, "window": 0},
-    ("LOCAL_LOSSES", "FedAlign"): {"mu": -0.1, "width": 0.0, "power_iterations": 0},
-    ("LOCAL_LOSSES", "FedSeg"): {"contrast": -0.1, "known": "class", "threshold": 1.1},
-    ("LOCAL_LOSSES", "GradAug"): {"mu": -1, "width": 1.1, "n": 0, "multiple": 0, "resolutions": []},
-    ("LOCAL_LOSSES", "MOON"): {"mu": -0.1, "tau": 0.0},
-    ("LOCAL_LOSSES", "SelfTraining"): {"every": -1, "share": 1.1, "average_from": 0},
-    ("LOOPS", "FederatedTrainLoop"): {"max_norm_ratio": 0.5, "max_rounds": 0, "val_interval": 0},
-    ("OPTIM_WRAPPERS", "ASAMOptimWrapper"): {"eta": -0.1, "rho": -0.1, "rho_rounds": -1},
-    ("PARTITIONS", "ClassHeterogeneous"): {"classes_per_client": 0, "clients_per_class": 0},
-    ("PARTITIONS", "DirichletClassPartition"): {"alpha": 0, "min_samples": 0, "num_clients": 0},
-    ("PARTITIONS", "DirichletPartition"): {"alpha": -0.1, "num_clients": 0, "seed": -1},
-    ("PARTITIONS", "HomogeneousPartition"): {"num_clients": 0, "seed": -1},
-    ("PARTITIONS", "PachinkoPartition"): {"alpha": 0, "beta": 0, "num_clients": 0, "seed": -1},
-    ("SAMPLERS", "UniformSampler"): {"clients_per_round": 0},
-    ("SAMPLERS", "FixedSampler"): {"participants": [["a"], []]},
-    ("SERVER_OPTIMIZERS", "Adagrad"): {"beta1": 1.0, "lr": 0.0, "tau": 0.0},
-    ("SERVER_OPTIMIZERS", "Adam"): {"betas": [0.9, 1.0], "lr": 0.0, "tau": 0.0},
-    ("SERVER_OPTIMIZERS", "SGD"): {"lr": 0.0, "momentum": 1.0},
-    ("TRANSFORMS", "CFSIStyle"): {"window": 0.5},
-    ("TRANSFORMS", "LABStyle"): {"images_per_domain": 0, "p": 2.0},
-}
+@pytest.mark.parametrize(("hint", "value", "wanted"), MISFITS)
+def test_values_that_do_not_fit(hint, value, wanted):
+    with pytest.raises(ConfigError, match=rf"^a\.b: .*{wanted}"):
+        check_value("a.b", value, hint)
 
 
-@pytest.mark.parametrize(("registry", "kind"), OUTSIDE)
-def test_values_outside_their_bounds(registry, kind):
-    one = getattr(fedseg.registry, registry)
-    wrong = OUTSIDE[registry, kind]
-    needless = set(read_signature(one.get(kind)).hints)
-    for name, value in wrong.items():
-        with pytest.raises(ConfigError, match=rf"^field\.{name}[:\[]"):
-            check_component(one, {"type": kind, name: value}, "field", defaults=needless)
+def test_a_number_that_python_cannot_write():
+    with pytest.raises(ConfigError, match=r"^a: .*digits"):
+        check_value("a", 10**5000, float)
 
 
 @pytest.mark.parametrize(
-    ("registry", "config", "message"),
+    ("hint", "value", "field"),
     [
-        ("ALGORITHMS", {"type": "FedGloSS", "rho_server": 0.1}, "beta is needed"),
-        (
-            "ALGORITHMS",
-            {"type": "FedGloSS", "rho_server": 0.1, "beta": 1.0, "rho_rounds": 5},
-            "goes with rho0",
-        ),
-        ("HOOKS", {"type": "SWA", "cycle": 2}, "lr2 is needed"),
-        ("SAMPLERS", {"type": "FixedSampler"}, "either participants or file"),
-        ("SAMPLERS", {"type": "FixedSampler", "participants": [["a"]], "file": "x"}, "either"),
+        (Sequence[float], [0.1, "x"], r"a\[1\]"),
+        (tuple[str, int] | None, ["x", 1.5], r"a\[1\]"),
+        (Mapping[str, Mapping | None] | None, {"x": {}, "y": 3}, r"a\.y"),
+        (Mapping[str, Sequence[int]], {"x": [1, True]}, r"a\.x\[1\]"),
+        (str | Sequence[int], [1, "x"], r"a\[1\]"),
     ],
 )
-def test_arguments_that_contradict_each_other(registry, config, message):
-    with pytest.raises(ConfigError, match=f"^field: {config['type']}: .*{message}"):
-        build(REGISTRIES[registry], config, "field")
+def test_the_item_that_does_not_fit_is_named(hint, value, field):
+    with pytest.raises(ConfigError, match=f"^{field}: must be "):
+        check_value("a", value, hint)
+
+
+class Base:
+    def __init__(self, rho: NonNegative, kind: Literal["a", "b"] = "a", bound: float = math.inf):
+        pass
+
+
+class Component(Base):
+    def __init__(self, lr: Annotated[Float32, Gt(0)], odd: int = "none", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"lr": 1, "rho": 0},
+        {"lr": 0.1, "rho": 0, "odd": "none"},  # a default is right whatever its type
+        {"lr": 0.1, "kind": "b", "bound": math.inf},
+        {"lr": torch.tensor(0.1)},  # built already
+    ],
+)
+def test_arguments_that_fit(options):
+    check_arguments(Component, options, "algorithm")
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"seed": 0}, "algorithm.seed: is set by the run itself; remove it"),
+        ({"knd": 1}, "algorithm.knd: unknown argument of Component (did you mean 'kind'?)"),
+        ({"odd": 1.5}, "algorithm.odd: must be a valid integer, not 1.5"),
+        ({"rho": -1}, "algorithm.rho: must be greater than or equal to 0, not -1"),
+        ({"kind": "c"}, "algorithm.kind: must be 'a' or 'b', not 'c'"),
+        ({}, "algorithm: Component: argument 'lr' is missing"),
+        ({"rho": -1, "knd": 1}, "algorithm.rho: must be greater than or equal to 0, not -1"),
+    ],
+)
+def test_the_first_mistake_of_a_component_is_told(options, sentence):
+    with pytest.raises(ConfigError) as error:
+        check_arguments(Component, options, "algorithm", given=("seed",))
+    assert str(error.value) == sentence
+
+
+@pytest.mark.parametrize(
+    ("function", "options", "message"),
+    [
+        (torch.optim.SGD, {"lr": "0.1"}, r"o\.lr: must be a valid number or an instance of Tensor"),
+        (torch.optim.Adam, {"betas": (0.9, "x")}, r"o\.betas\[1\]: must be"),
+        (torch.optim.SGD, {"nestrov": True}, r"o\.nestrov: unknown argument of SGD .*'nesterov'"),
+    ],
+)
+def test_arguments_of_other_libraries(function, options, message):
+    with pytest.raises(ConfigError, match=message):
+        check_arguments(function, options, "o", ("params",))
+
+
+class Split(BaseModel):
+    model_config = STRICT
+    version: int
+    clients: Mapping[str, Sequence[int]]
+
+
+def test_content_of_a_file():
+    assert read_model(Split, {"version": 1, "clients": {"a": [0]}}, "s.json").version == 1
+    fix = "run fedseg prepare again"
+    with pytest.raises(DataError) as error:
+        read_model(Split, {"version": 1, "clients": {"a": [0, "1"]}}, "s.json", fix)
+    assert str(error.value) == f"s.json: clients.a[1]: must be a valid integer, not '1'; {fix}"
+    with pytest.raises(DataError, match=r"^s\.json: version: is missing$"):
+        read_model(Split, {"clients": {}}, "s.json")
+    with pytest.raises(DataError, match=r"^s\.json: must be .* not \[\]"):
+        read_model(Split, [], "s.json")

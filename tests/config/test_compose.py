@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from fedseg.config.check import complete_config, import_modules
 from fedseg.config.compose import Composition, compose, setting_file
 from fedseg.config.layers import CONFIGS
 from fedseg.errors import ConfigError
-from fedseg.runner.config import complete_config, import_modules
 from fedseg.runner.experiment import load_config
 from fedseg.runner.work_dir import write_config
 from fedseg.runs.config import config_digest

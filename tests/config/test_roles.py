@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from fedseg.config.check import KEYS, complete_config
 from fedseg.config.compose import Composition, compose
 from fedseg.config.layers import CONFIGS
 from fedseg.config.roles import PATTERNS, ROLES, find_role, keep, role, select
 from fedseg.errors import ConfigError
-from fedseg.runner.config import KEYS, complete_config
 from fedseg.runner.experiment import load_config
 
 SETTINGS = sorted((CONFIGS / "settings").glob("*.py"))

@@ -9,11 +9,11 @@ import re
 import pytest
 from config_components import SETTINGS, check_components
 
+from fedseg.config.check import complete_config
 from fedseg.config.compose import SLOTS, Composition, read_method
 from fedseg.config.layers import CONFIGS, get
 from fedseg.errors import ConfigError
 from fedseg.leaderboard.methods import BATCHNORM
-from fedseg.runner.config import complete_config
 
 # what a method makes of a setting where it has a meaning
 MAKES = {

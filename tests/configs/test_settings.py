@@ -7,11 +7,11 @@ import pytest
 import torch
 from config_components import SETTINGS, check_components
 
+from fedseg.config.check import KEYS
 from fedseg.core.flat import FlatModel
 from fedseg.optim import build_local_optimizer
 from fedseg.registry import DATASETS
 from fedseg.runner.build import build_model
-from fedseg.runner.config import KEYS
 
 ALPHA = {"a0": 0, "a005": 0.05, "a01": 0.1, "a05": 0.5, "a1": 1, "a15": 1.5, "a2": 2}
 ALPHA |= {"a100": 100, "a1000": 1000}

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 from landmark_files import TEST, TRAIN, image_id, rows, write_annotations, write_landmarks
 
+from fedseg.config.check import complete_config
 from fedseg.data_prep.description import Selection
 from fedseg.data_prep.image_sets import LANDMARKS
 from fedseg.registry import DATASETS, build
-from fedseg.runner.config import complete_config
 from fedseg.runner.experiment import load_config
 
 

@@ -10,6 +10,7 @@ import pytest
 from prepare_tools import snapshot, tool, use_fewer, write_pair
 
 from fedseg.cli import run
+from fedseg.config.check import complete_config
 from fedseg.data_prep import synthetic_streets
 from fedseg.data_prep.data_sets import DATA_SETS
 from fedseg.data_prep.description import next_command
@@ -22,7 +23,6 @@ from fedseg.errors import DataError
 from fedseg.loaders.streaming import StreamingData
 from fedseg.names import DISTRIBUTIONS
 from fedseg.partition import Split, read_split, write_split
-from fedseg.runner.config import complete_config
 from fedseg.runner.experiment import load_config
 
 VALIDATED = ("val/frankfurt", "val/lindau", "val/munster")

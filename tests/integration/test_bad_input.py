@@ -10,10 +10,10 @@ import toyseg
 from mmengine.config import Config
 from mmseg_network import ENCODER_DECODER
 
+from fedseg.config.check import KEYS, complete_config
 from fedseg.errors import ConfigError, DataError, ResourceError, TrainingError
 from fedseg.loaders.streaming import StreamingData
 from fedseg.registry import CLIENT_DATA, PARTITIONS
-from fedseg.runner.config import KEYS, complete_config
 from fedseg.runner.experiment import load_config, train
 from fedseg.runner.plan import make_plan
 

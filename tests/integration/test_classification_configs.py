@@ -13,11 +13,11 @@ from image_files import image_set
 from landmark_files import image_id, write_annotations, write_photo
 
 import fedseg
+from fedseg.config.check import complete_config
 from fedseg.config.compose import setting_file
 from fedseg.datasets import write_images
 from fedseg.errors import ConfigError
 from fedseg.runner.build import build_trainer
-from fedseg.runner.config import complete_config
 from fedseg.runner.experiment import load_config, train
 from fedseg.runs.config import config_digest
 

@@ -19,6 +19,7 @@ from mmengine.config import Config
 from torch import Tensor, nn
 
 from fedseg.algorithms import feddg_ga
+from fedseg.config.check import complete_config
 from fedseg.core.client import Client
 from fedseg.core.client_data import JobStream
 from fedseg.core.flat import FlatModel
@@ -33,7 +34,6 @@ from fedseg.models import Classifier, ResNet
 from fedseg.models.lora import LoRA
 from fedseg.registry import DATASETS, MODELS
 from fedseg.runner.build import assemble_trainer, build_local_state, build_model, move_model
-from fedseg.runner.config import complete_config
 
 IMAGES, CLASSES = 4, 10
 AUGMENTED = [

@@ -13,11 +13,11 @@ import torch
 import toyseg
 from mmengine.config import Config
 
+from fedseg.config.check import complete_config
 from fedseg.errors import LoadingError
 from fedseg.hooks import FederatedHook
 from fedseg.registry import DATASETS, HOOKS
 from fedseg.runner.checkpoint import FederatedCheckpointHook, checkpoints, load_checkpoint
-from fedseg.runner.config import complete_config
 from fedseg.runner.experiment import load_config
 from fedseg.runner.runner import FederatedRunner
 from fedseg.runner.testing import evaluate_checkpoint

@@ -15,12 +15,12 @@ from PIL import Image
 from toypage import BROKEN, CIFAR, HOSTILE, RAINY, TARGET
 from toyresults import cifar
 
+from fedseg.config.check import complete_config
 from fedseg.leaderboard.benchmarks import count_published
 from fedseg.leaderboard.board import Board, build_board
 from fedseg.leaderboard.page import COPIED, write_page
 from fedseg.leaderboard.page_runs import train_command
 from fedseg.leaderboard.reference import read_published
-from fedseg.runner.config import complete_config
 from fedseg.runner.experiment import load_config
 from fedseg.runs.run_files import read_runs
 

@@ -10,6 +10,7 @@ import torch
 from mmengine.config import Config
 from toyseg import sign_results
 
+from fedseg.config.check import complete_config
 from fedseg.config.layers import CONFIGS
 from fedseg.core.local_state import LocalState, SiloBN
 from fedseg.core.server import Server
@@ -19,7 +20,6 @@ from fedseg.leaderboard.verify import verify
 from fedseg.leaderboard.verify_history import client_traffic
 from fedseg.runner.build import build_trainer
 from fedseg.runner.checkpoint import sum_path
-from fedseg.runner.config import complete_config
 from fedseg.runner.experiment import load_config, train
 from fedseg.runner.plan import rehearse
 from fedseg.runs.history import plain, summarize, timeless

@@ -6,12 +6,12 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import save_file
 
+from fedseg.config.check import complete_config
 from fedseg.config.compose import compose, setting_file
 from fedseg.errors import ConfigError
 from fedseg.models.encoders import TimmClassifier, TimmSegmentation
 from fedseg.models.weights import WeightsFile
 from fedseg.runner.build import build_model, build_vectors
-from fedseg.runner.config import complete_config
 
 VIT = {"depth": 2, "embed_dim": 48, "num_heads": 3, "dynamic_img_size": True}
 NEXT = {"depths": (1, 1, 2, 1), "dims": (8, 16, 24, 32)}

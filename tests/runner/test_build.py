@@ -15,6 +15,7 @@ from landmark_files import write_photo
 from mmengine.config import Config
 from torch import nn
 
+from fedseg.config.check import complete_config
 from fedseg.core.client_data import Job
 from fedseg.core.messages import Message, Task
 from fedseg.core.server import Server
@@ -30,7 +31,6 @@ from fedseg.runner.build import (
     check_classes,
     check_tests,
 )
-from fedseg.runner.config import complete_config
 from fedseg.runner.experiment import load_config
 from fedseg.runner.runner import FederatedRunner
 

@@ -6,8 +6,8 @@ import toyseg
 from mmengine.config import Config
 from mmseg_network import ENCODER_DECODER
 
+from fedseg.config.check import drop_weights
 from fedseg.runner.build import build_model, build_trainer, build_vectors, weights_digest
-from fedseg.runner.config import drop_weights
 from fedseg.runner.testing import evaluate_checkpoint
 
 URL = "https://no.where/unet.pth"

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
+from fedseg.config.check import complete_config
 from fedseg.config.compose import Composition
 from fedseg.config.layers import CONFIGS
 from fedseg.errors import ConfigError
 from fedseg.files import write_text
-from fedseg.runner.config import complete_config
 from fedseg.runner.recorded import TRAINED, evaluated, read_recorded
 from fedseg.runs.config import (
     CONFIG_FILE,

@@ -17,6 +17,7 @@ from mmengine.logging import MMLogger
 from torch import nn
 
 from fedseg.batchnorm import batchnorm_layers
+from fedseg.config.check import complete_config
 from fedseg.config.compose import compose, setting_file
 from fedseg.core.flat import FlatModel
 from fedseg.datasets.photos import PIPELINES
@@ -25,7 +26,6 @@ from fedseg.hooks.averaging import SWA
 from fedseg.optim import build_local_optimizer
 from fedseg.registry import ALGORITHMS, HOOKS, LOCAL_LOSSES, TRANSFORMS, build
 from fedseg.runner.build import build_model, build_schedulers
-from fedseg.runner.config import complete_config
 
 RESIDENT = "ResidentData"  # small images, which are augmented in batches
 

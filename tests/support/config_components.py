@@ -9,10 +9,10 @@ import torch
 from mmengine.config import Config
 
 import fedseg.registry
+from fedseg.config.check import complete_config
 from fedseg.config.components import DEFAULT_HOOKS, LOADERS, LOCAL_TRAINING, MODEL_KEYS, find
 from fedseg.datasets.transforms import build_transform
 from fedseg.registry import MODELS, build, check_component
-from fedseg.runner.config import complete_config
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = sorted(path.stem for path in (ROOT / "configs" / "settings").glob("*.py"))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fedseg.config.schema import read_model
+from fedseg.config.arguments import read_model
 from fedseg.files import sha256
 from fedseg.leaderboard.benchmarks import DATASETS, Setting, settings
 from fedseg.leaderboard.comparable import Match, deciding_parts, matches

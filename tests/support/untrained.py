@@ -9,12 +9,12 @@ import torch
 from mmengine.config import Config
 from mmengine.registry import init_default_scope
 
+from fedseg.config.check import complete_config
 from fedseg.config.compose import compose, setting_file
 from fedseg.core.flat import FlatModel
 from fedseg.files import write_text
 from fedseg.runner.build import build_model, build_vectors
 from fedseg.runner.checkpoint import save_checkpoint
-from fedseg.runner.config import complete_config
 from fedseg.runs.config import config_json
 
 CHECKPOINT = "checkpoints/round_000001.pth"

@@ -1,6 +1,7 @@
 """Keys that a config must have, defaults of the others, and combinations that make no sense."""
 
 import copy
+import math
 import os
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -13,13 +14,12 @@ from pydantic import PositiveInt
 
 from fedseg.checks import shown, walk
 from fedseg.config.accepted import refuse_key
+from fedseg.config.arguments import check_arguments, check_value, check_values
 from fedseg.config.components import LOADERS, find
 from fedseg.config.layers import CONFIGS, check_imports, find_layer, get, layers_of
-from fedseg.config.schema import check_arguments, check_value, check_values
 from fedseg.errors import ConfigError
-from fedseg.metric_names import FINE_TUNED, PERSONAL, Metric
+from fedseg.metric_names import FINE_TUNED, PERSONAL, WINDOW, Metric
 from fedseg.names import NAME_RULE, did_you_mean, is_name
-from fedseg.runs.config import WINDOW, check_plain
 
 # keys of dicts that something reads
 SECTIONS = (
@@ -291,7 +291,18 @@ def _check_keys(config: Config, recorded: Collection[str]) -> None:
                 raise ConfigError(f"{section}.{key}: unknown{hint}")
         check_values(options, known, section)
     check_value("train_cfg.max_rounds", values["train_cfg"].get("max_rounds"), PositiveInt)
-    check_plain(values)
+    _check_plain(values)
+
+
+def _check_plain(config: Mapping[str, Any]) -> None:
+    """Raise ConfigError for keys and numbers that ``config.json`` cannot hold."""
+    for field, value in walk(config):
+        if isinstance(value, Mapping):
+            for key in value:
+                if not isinstance(key, str):
+                    raise ConfigError(f"{field}: keys must be text, not {shown(key, 40)}.")
+        elif isinstance(value, float) and not math.isfinite(value):
+            raise ConfigError(f"{field}: must be a finite number, not {value}.")
 
 
 def import_modules(custom_imports: Mapping[str, Any]) -> None:

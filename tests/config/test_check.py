@@ -4,10 +4,10 @@ import pytest
 import toyseg
 from mmengine.config import Config
 
+from fedseg.config.check import complete_config
 from fedseg.config.compose import known_configs
 from fedseg.errors import ConfigError
 from fedseg.registry import DATASETS, build
-from fedseg.runner.config import complete_config
 from fedseg.runner.experiment import load_config
 from fedseg.runner.work_dir import write_config
 from fedseg.runs.history import plain
