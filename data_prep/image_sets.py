@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from fedseg.config.arguments import Seed
 from fedseg.names import CORRUPTIONS, FOLDER, LANDMARKS_SOURCES, NO_SPLIT, OVERLAP, PARTITIONS
 
 from .description import (
@@ -266,7 +267,7 @@ class CorruptionOptions:
         metavar="N",
         help="corrupt N test images, stratified by class; not for published results",
     )
-    seed: NonNegativeInt = option(
+    seed: Seed = option(
         0,
         type=int,
         metavar="N",

@@ -9,9 +9,10 @@ from typing import Annotated, Literal
 
 from annotated_types import Gt
 
+from fedseg.config.arguments import Seed
 from fedseg.names import DISTRIBUTIONS, IDDA_SETTINGS, LAYOUTS, OTHER_TOOLS, PIXEL_PARTITIONS
 
-from .description import OVERWRITE, DataSet, NonNegativeInt, PairedSet, PositiveInt, option
+from .description import OVERWRITE, DataSet, PairedSet, PositiveInt, option
 
 SMALLEST = 32  # side of a rendered street scene, pixels
 
@@ -138,7 +139,7 @@ class StreetOptions:
         choices=DISTRIBUTIONS,
         help="how clients differ (default: all)",
     )
-    seed: NonNegativeInt = option(
+    seed: Seed = option(
         0,
         type=int,
         metavar="N",
@@ -324,7 +325,7 @@ class FolderOptions:
         metavar="A",
         help="of dirichlet and size (default: 1)",
     )
-    seed: NonNegativeInt = option(
+    seed: Seed = option(
         0,
         type=int,
         metavar="N",

@@ -54,6 +54,8 @@ Positive = Annotated[Float32, Gt(0)]
 Share = Annotated[Float32, Interval(ge=0, le=1)]
 PositiveShare = Annotated[Float32, Interval(gt=0, le=1)]
 Decay = Annotated[Float32, Interval(ge=0, lt=1)]
+Seed = Annotated[int, Interval(ge=0, lt=2**63)]
+"""Of draws; it is packed as a signed integer of 64 bits."""
 
 
 def check_arguments(

@@ -317,6 +317,8 @@ def import_modules(custom_imports: Mapping[str, Any]) -> None:
 
 def _check_names(config: Config) -> None:
     """Raise ConfigError for a name that no run, file or domain can have."""
+    if config.get("work_dir") is not None and not config.work_dir.strip():
+        raise ConfigError("work_dir: is empty; name a folder")
     name = config.get("experiment_name") or "run"
     if not is_name(name):
         raise ConfigError(f"experiment_name: must have {NAME_RULE}, not {shown(name, 80)}")

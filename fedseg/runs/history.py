@@ -9,21 +9,38 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
 
+from fedseg.checks import shown
 from fedseg.config.arguments import STRICT, read_model
 from fedseg.errors import ConfigError, DataError
+from fedseg.names import NAME_RULE, is_name
 
 HISTORY = "history.jsonl"
 TIMES = ("train", "aggregate", "evaluate")
 LARGEST_NUMBER = 1e300  # so that sums and means of several are finite, too
 
+
+def _check_name(value: str) -> str:
+    if not is_name(value):
+        raise ValueError(f"must have {NAME_RULE}, not {shown(value, 80)}")
+    return value
+
+
 Count = Annotated[int, Field(ge=0, lt=2**63)]
 Positive = Annotated[int, Field(ge=1, lt=2**63)]
 Number = Annotated[float, Field(ge=-LARGEST_NUMBER, le=LARGEST_NUMBER)]
 Seconds = Annotated[float, Field(ge=0, le=LARGEST_NUMBER)]
-# as fedseg.names.NAME; metrics are of a domain: "seen/mIoU"
-Name = Annotated[str, Field(pattern=r"^\w[\w .,+=:()\-]{0,199}$")]
+Name = Annotated[str, AfterValidator(_check_name)]
+# the same with a slash: metrics are of a domain, "seen/mIoU"
 MetricName = Annotated[str, Field(pattern=r"^\w[\w .,+=:()\-/]{0,199}$")]
 Text = Annotated[str, Field(pattern=r"^[^\p{C}\p{Zl}\p{Zp}]*$")]  # that can be printed
 

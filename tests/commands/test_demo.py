@@ -63,7 +63,7 @@ def test_the_start_fits_the_network(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", demo.DEMOS)
-def test_a_wrong_option_is_told_before_anything_is_rendered(name, tmp_path, monkeypatch, run_tool):
+def test_a_wrong_key_is_told_before_anything_is_rendered(name, tmp_path, monkeypatch, run_tool):
     monkeypatch.chdir(tmp_path)
-    code, _, err = run_tool("demo", name, "--cfg-options", "train_cfg.max_round=2")
-    assert code and "did you mean 'max_rounds'" in err and not any(tmp_path.iterdir())
+    code, _, err = run_tool("demo", name, "--cfg-options", "train_cf.max_rounds=2")
+    assert code and "did you mean 'train_cfg'" in err and not any(tmp_path.iterdir())

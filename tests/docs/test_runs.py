@@ -31,6 +31,7 @@ WITHOUT_EFFECT = (
     "default_hooks.checkpoint.keep_every",
     "averaging.start",
     "executor.type",
+    "default_scope",  # of earlier versions
 )
 
 

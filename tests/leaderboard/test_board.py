@@ -523,7 +523,7 @@ def test_one_bad_run_does_not_stop_the_board(tmp_path):
     board = build_board(*read_runs([tmp_path]))
     assert "good" in {run.results.name for run in board.runs.values()}
     messages = "\n".join(board.messages)
-    assert messages.count(": name: must be ") == 4 and "rename the folder" in messages
+    assert messages.count(": name: must ") == 4 and "rename the folder" in messages
     console = Console(width=200, file=io.StringIO(), force_terminal=False)
     print_board(board, console)
     page = render(board, {id_: run_data(run, tmp_path, []) for id_, run in board.runs.items()})
