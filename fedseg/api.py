@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from mmengine.config import Config
 
-from fedseg.config.components import TEST
+from fedseg.config.components import TEST, TRAIN
 from fedseg.config.compose import setting_file
 from fedseg.config.layers import naming
 from fedseg.data_prep.data_sets import DATA_SETS, owner_of
@@ -76,11 +76,12 @@ class Run:
         """
         from fedseg.inference.predictor import opened
 
-        array = isinstance(images, np.ndarray)  # of one row it may hold paths
-        one = array and images.ndim in (0, 2, 3) and images.shape[-1:] in ((), (3,))
-        if one or isinstance(images, str | Path) or not isinstance(images, Iterable):
+        is_array = isinstance(images, np.ndarray)  # of one row it may hold paths
+        is_single = is_array and images.ndim in (0, 2, 3) and images.shape[-1:] in ((), (3,))
+        if is_single or isinstance(images, str | Path) or not isinstance(images, Iterable):
             raise ConfigError("images: must be a list of images, not a single one: give [image]")
-        images, batch_size = list(images), options.pop("batch_size", None)
+        images = list(images)
+        batch_size = options.pop("batch_size", None)
         with opened(self.folder, **{"trust": self.trust, **options}) as predictor:
             predictions = {p.index: p.classes for p in predictor.predict(images, batch_size)}
             if predictor.used_means:
@@ -406,7 +407,7 @@ def browse(
     _refuse_methods("browse", config, methods)
     config = copy.deepcopy(config) if isinstance(config, Config) else load_config(config, methods)
     experiment.override_fields(config, options)
-    complete = experiment.check(config, "train_dataloader")
+    complete = experiment.check(config, TRAIN)
     from fedseg.report.browse import write_page
 
     with naming(complete):

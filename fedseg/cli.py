@@ -203,9 +203,11 @@ def program() -> str:
     script, installed = Path(sys.executable).with_name("fedseg"), shutil.which("fedseg")
     if installed and Path(installed) == script:
         return "fedseg"
-    here = Path.cwd()
+    folder = Path.cwd()
     if script.is_file():
-        return shlex.quote(f"{script.relative_to(here) if script.is_relative_to(here) else script}")
+        if script.is_relative_to(folder):
+            script = script.relative_to(folder)
+        return shlex.quote(str(script))
     return f"{shlex.quote(sys.executable)} -P -m fedseg"  # -P: nothing of the current folder
 
 

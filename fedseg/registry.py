@@ -318,9 +318,11 @@ def build(
         keys: what else may stand there, which is read before; messages list it.
         defaults: arguments for keys that the config leaves out.
     """
-    given, component = given or {}, config
-    check_component(registry, config, field, given, base, (*keys, *defaults))
-    if isinstance(config, PLAIN):
+    given = given or {}
+    optional = (*keys, *defaults)
+    check_component(registry, config, field, given=given, base=base, optional=optional)
+    component = config
+    if isinstance(config, PLAIN):  # else it is built already
         try:
             component = registry.build({**config, **given}, default_args=defaults or None)
         except MISTAKES as error:
@@ -338,16 +340,20 @@ def check_component(
     field: str,
     given: Iterable[str] = (),
     base: type = object,
-    defaults: Iterable[str] = (),
+    optional: Iterable[str] = (),
 ) -> None:
     """Raise ConfigError unless a component's config has a known type and arguments that fit it.
 
-    Arguments: those of :func:`build`. Nothing is built.
+    Nothing is built.
+
+    Args:
+        registry, config, field, base: as in :func:`build`.
+        given, optional: as in :func:`fedseg.config.arguments.check_arguments`.
     """
     if isinstance(config, PLAIN):
         cls = find_class(registry, config, field, base)
         options = {name: value for name, value in config.items() if name != "type"}
-        check_arguments(cls, options, field, given, defaults)
+        check_arguments(cls, options, field, given=given, optional=optional)
 
 
 def find_class(registry: Registry, config: Any, field: str, base: type = object) -> Any:

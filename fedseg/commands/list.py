@@ -94,7 +94,7 @@ def experiments() -> Iterator[Row]:
 
     for path in sorted(CONFIGS.glob("*.py")):
         composition = Composition(path)
-        yield path.stem, composition.title, " ".join(composition.methods)
+        yield path.stem, composition.setting_name, " ".join(composition.methods)
 
 
 def methods() -> Iterator[tuple[str, str, str, str]]:

@@ -46,15 +46,15 @@ def main() -> None:
     run, paths, out = (arguments.pop(name) for name in ("run", "paths", "out"))
     if "-" in paths and len(paths) > 1:
         parser.error("-: the test images cannot be combined with other paths")
-    given = None if paths == ["-"] else paths
-    cli.check_there(given or (), "name an image, a video or a folder of them")
+    images = None if paths == ["-"] else paths
+    cli.check_there(images or (), "name an image, a video or a folder of them")
     cli.check_there([run], "name a run's work dir")
     from fedseg.api import predict
 
     cli.say_trust(arguments["trust"])
     with cli.progress() as bar:
         task = bar.add_task("images", total=None)
-        advance = lambda images: bar.advance(task, images)  # noqa: E731
-        done = predict(run, given, out=out, advance=advance, **arguments)
+        advance = lambda number: bar.advance(task, number)  # noqa: E731
+        done = predict(run, images, out=out, advance=advance, **arguments)
     print(done.statistics, file=sys.stderr)
     print(*dict.fromkeys(out / path.relative_to(out).parts[0] for path in done.files), sep="\n")

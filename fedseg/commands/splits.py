@@ -28,6 +28,7 @@ def main() -> None:
     cli.add_methods(parser, "methods to merge over each config (configs/README.md)")
     cli.add_cfg_options(parser, "override fields, for example train_dataloader.partition.alpha=0.1")
     arguments = parser.parse_args()
+    from fedseg.config.components import TRAIN
     from fedseg.config.compose import setting_file
     from fedseg.runner.experiment import check, load_config
 
@@ -35,7 +36,7 @@ def main() -> None:
         if not given.exists() or given.suffix == ".py":
             arguments.splits[number] = setting_file(given)
             config = load_config(given, arguments.methods, options=arguments.options)
-            check(config, "train_dataloader")
+            check(config, TRAIN)
     from fedseg.report.partition_charts import write_pictures
     from fedseg.report.partition_view import print_views
     from fedseg.report.split_views import pixel_counts, read_views

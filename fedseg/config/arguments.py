@@ -63,7 +63,7 @@ def check_arguments(
     options: Mapping[str, Any],
     field: str,
     given: Iterable[str] = (),
-    defaults: Iterable[str] = (),
+    optional: Iterable[str] = (),
 ) -> None:
     """Raise ConfigError for the first mistake in the arguments of a function or class.
 
@@ -75,9 +75,10 @@ def check_arguments(
         options: its arguments by name.
         field: where they stand in the config.
         given: arguments that are not the config's to set.
-        defaults: arguments that need not be set, and keys beside the arguments.
+        optional: names of arguments that need not be set, and of keys beside the arguments.
     """
-    name, given = getattr(function, "__name__", str(function)), set(given)
+    name = getattr(function, "__name__", str(function))
+    given = set(given)
     signature = read_signature(function)
     for key, value in options.items():
         if key in given:
@@ -87,7 +88,7 @@ def check_arguments(
             if not is_default:
                 check_value(f"{field}.{key}", value, signature.hints[key])
         elif not signature.takes_any:
-            known = sorted({*signature.hints, *defaults} - given)
+            known = sorted({*signature.hints, *optional} - given)
             hint = did_you_mean(key, known)
             message = f"{field}.{key}: unknown argument of {name}"
             if hint:
@@ -95,7 +96,7 @@ def check_arguments(
             listed = ", ".join(known) or "none"
             raise UnknownArgument(f"{message}; known: {listed}", f"{field}.{key}")
     for key in signature.required:
-        if key not in options and key not in given and key not in defaults:
+        if key not in options and key not in given and key not in optional:
             raise ConfigError(f"{field}: {name}: argument {key!r} is missing")
 
 
@@ -107,7 +108,10 @@ def check_values(values: Mapping[str, Any], hints: Mapping[str, Any], field: str
 
 
 def check_value(field: str, value: Any, hint: Any) -> None:
-    """Raise ConfigError unless a value is of a type, written as in a signature."""
+    """Raise ConfigError unless a value is of a type, written as in a signature.
+
+    An object that no config can write is right: it is the caller's own.
+    """
     if not isinstance(value, PLAIN):
         return
     try:

@@ -19,8 +19,11 @@ DEFAULT_HOOKS = {
     "trackers": {"type": "TrackersHook"},
     "pictures": {"type": "PicturesHook"},
 }
-LOADERS = ("train_dataloader", "val_dataloader.*", "test_dataloader.*")
-_, VAL, TEST = LOADERS
+# where data loaders stand, as patterns of :func:`find`
+TRAIN = "train_dataloader"
+VAL = "val_dataloader.*"
+TEST = "test_dataloader.*"
+LOADERS = (TRAIN, VAL, TEST)
 MODEL_KEYS = ("freeze", "lora")  # of model, that are no arguments of its class
 # keys of train_cfg that describe the local training; the others are the loop's
 LOCAL_TRAINING: Mapping[str, Any] = {
@@ -54,14 +57,31 @@ def check_roots(config: Mapping[str, Any], *loaders: str) -> None:
         config: a complete one.
         loaders: where the data sets are, as in :data:`LOADERS`.
     """
-    for place, loader in (one for pattern in loaders for one in find(config, pattern)):
-        datasets = [*find(loader, "dataset"), *find(loader, "dataset.style.source")]
-        for field, options in [] if loader.get("optional") else datasets:
-            kind, source = options.get("type"), options.get("source")
-            root = (source if isinstance(source, Mapping) else options).get("data_root")
-            known = isinstance(kind, str) and kind in fedseg.registry.DATASETS.modules
-            if known and isinstance(root, str) and not os.path.exists(root):
-                command = PREPARED_BY.get(kind)
-                fix = f"make it with {made_by(command, root)}" if command else "put it there"
-                key = f"{place}.{field}." * field.endswith(".source")  # of a lender of styles
-                raise DataError(f"{root}: does not exist: {fix}, or set {key}data_root")
+    for pattern in loaders:
+        for place, loader in find(config, pattern):
+            if loader.get("optional"):
+                continue
+            for _, dataset in find(loader, "dataset"):
+                _check_root(dataset, "data_root")
+            for field, lender in find(loader, "dataset.style.source"):
+                _check_root(lender, f"{place}.{field}.data_root")
+
+
+def _check_root(dataset: Mapping[str, Any], key: str) -> None:
+    """Raise DataError for a data set of the suite whose folder is not there.
+
+    Args:
+        dataset: its config.
+        key: which sets the folder, for the message.
+    """
+    kind = dataset.get("type")
+    if not isinstance(kind, str) or kind not in fedseg.registry.DATASETS.modules:
+        return
+    source = dataset.get("source")  # MMSegDataset: the data set of MMSegmentation that it wraps
+    root = (source if isinstance(source, Mapping) else dataset).get("data_root")
+    if not isinstance(root, str) or os.path.exists(root):
+        return
+    fix = "put it there"
+    if kind in PREPARED_BY:
+        fix = f"make it with {made_by(PREPARED_BY[kind], root)}"
+    raise DataError(f"{root}: does not exist: {fix}, or set {key}")

@@ -51,7 +51,7 @@ from fedseg.config.needs import NEEDS, TASKS, Need, component_types
 from fedseg.errors import ConfigError
 from fedseg.names import did_you_mean
 
-# what a method can decide, in the order of an experiment's name
+# what a method can decide, in the order of an experiment's name; Method.merge_rank: of merging
 SLOTS = (
     "batchnorm",
     "personal",
@@ -74,15 +74,15 @@ SLOTS = (
 SHARED = ("augmentation",)  # slots of any number of methods
 BETWEEN_CLIENTS = ("batchnorm", "algorithm", "style")  # slots without effect on a single client
 NAMES = Sequence[str] | str | None
-# what settings and methods say, which is no part of an experiment
-KEYS: Mapping[str, Any] = {
+# what settings and methods say of themselves, with types: no part of the composed config
+METHOD_KEYS: Mapping[str, Any] = {
     "slot": NAMES,
     "task": str | None,
     "needs": NAMES,
     "append": Mapping[str, Sequence] | None,
     "values": Mapping[str, Mapping[str, Any] | None] | None,
 }
-COMPOSED = ("setting", "methods", *KEYS)  # what only a file can say
+COMPOSITION_KEYS = ("setting", "methods", *METHOD_KEYS)  # only a file can set them
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,8 @@ class Row:
     key: str
     setting: str  # a name or a glob
     others: frozenset[str]  # methods that must be chosen, too
-    values: Mapping[str, Any] | None  # None: the method does not apply there
+    # an ``append`` in it takes the place of the method's; None: the method does not apply there
+    values: Mapping[str, Any] | None
 
 
 @dataclass(frozen=True)
@@ -116,11 +117,11 @@ class Method:
         """True if it sets something in every setting."""
         return bool(self.layer.values or self.append or not self.rows)
 
-    def rows_of(self, setting: Sequence[str], chosen: Iterable[str]) -> list[Row]:
+    def rows_of(self, setting_names: Sequence[str], chosen: Iterable[str]) -> list[Row]:
         """The rows that hold, in the order in which they are merged: fewer other methods first.
 
         Args:
-            setting: the setting's name, and the names of the files that it inherits.
+            setting_names: the setting's, and those of the files that it inherits, nearest first.
             chosen: names of the methods that are merged over it.
         """
         by_others: dict[frozenset[str], list[Row]] = {}
@@ -129,14 +130,14 @@ class Method:
                 by_others.setdefault(row.others, []).append(row)
         rows = []
         for others in sorted(by_others, key=len):
-            row = self._nearest(setting, by_others[others])
+            row = self._nearest(setting_names, by_others[others])
             if row is not None:
                 rows.append(row)
         return rows
 
-    def _nearest(self, setting: Sequence[str], rows: Sequence[Row]) -> Row | None:
-        """The row of the first name that has one; a row of the name itself wins over a glob."""
-        for name in setting:
+    def _nearest(self, setting_names: Sequence[str], rows: Sequence[Row]) -> Row | None:
+        """The row of the nearest file that has one; a row of its name itself wins over a glob."""
+        for name in setting_names:
             exact = [row for row in rows if row.setting == name]
             if exact:
                 return exact[0]
@@ -169,10 +170,12 @@ class Composition:
         methods: names or files, besides those that the experiment names itself.
 
     Attributes:
+        path: as given.
         layers: of the setting and of the experiment; the methods come between them.
-        title: the name of the setting.
+        setting_name: the name of the setting.
         name: the experiment's: the file's name, and the methods that the file does not name.
-        methods: the names of all methods in the order of their slots.
+        chosen: all methods, those of the file and the others, in the order of their slots.
+        methods: their names.
     """
 
     def __init__(self, path: Path, methods: Sequence[str] = ()) -> None:
@@ -180,7 +183,7 @@ class Composition:
         self._by_file: dict[Path, Method] = {}
         self.layers = read_layers(path)
         setting = self.layers[0]
-        self.title = Path(setting.file).stem
+        self.setting_name = Path(setting.file).stem
         named = []
         for layer in self.layers[1:]:
             named = _as_list(layer.values.get("methods", named))
@@ -225,9 +228,9 @@ class Composition:
             make_importable(beside.parent)
             return beside
         hint = did_you_mean(method, self.known)
-        listed = self.title if self.path.resolve().is_relative_to(CONFIGS) else self.path
+        listed = self.setting_name if self.path.resolve().is_relative_to(CONFIGS) else self.path
         raise ConfigError(
-            f"methods: {self.title}: unknown {method!r}{hint}; run fedseg list {listed}"
+            f"methods: {self.setting_name}: unknown {method!r}{hint}; run fedseg list {listed}"
         )
 
     def _read_methods(self, names: Iterable[str]) -> list[Method]:
@@ -235,13 +238,14 @@ class Composition:
         read = {path: self._method(path) for path in map(self.find, names)}
         methods = sorted(read.values(), key=attrgetter("rank"))
         deciding: dict[str, Method] = {}
-        for method, slot in [(one, slot) for one in methods for slot in one.slots]:
-            decided, other = slot.replace("_", " "), deciding.setdefault(slot, method)
-            if other is not method and slot not in SHARED:
-                raise ConfigError(
-                    f"methods: {other.name} and {method.name} contradict each other: both decide "
-                    f"the {decided}; choose one"
-                )
+        for method in methods:
+            for slot in method.slots:
+                other = deciding.setdefault(slot, method)
+                if other is not method and slot not in SHARED:
+                    raise ConfigError(
+                        f"methods: {other.name} and {method.name} contradict each other: both "
+                        f"decide the {slot.replace('_', ' ')}; choose one"
+                    )
         return methods
 
     def _method(self, path: Path) -> Method:
@@ -264,10 +268,13 @@ class Composition:
             self._check_clients(method, merged)
             for need in method.needs:
                 self._check_need(method, need, merged)
-        values = {key: value for key, value in merged.to_dict().items() if key not in COMPOSED}
+        values = merged.to_dict()
+        for key in COMPOSITION_KEYS:
+            values.pop(key, None)
         is_shipped = Path(setting.file).resolve().is_relative_to(CONFIGS)
-        if is_shipped or len(self.layers) > 1 or self.chosen:
-            values["setting"], values["methods"] = self.title, self.methods
+        if is_shipped or len(self.layers) > 1 or self.chosen:  # else a user's complete config
+            values["setting"] = self.setting_name
+            values["methods"] = self.methods
         config = Config(_without_marks(values), filename=str(self.path))
         keep_layers(config, layers_of(merged))
         return config
@@ -277,7 +284,7 @@ class Composition:
         has_one_client = get(config, "train_dataloader.partition.type") == "SinglePartition"
         if has_one_client and not set(BETWEEN_CLIENTS).isdisjoint(method.slots):
             raise ConfigError(
-                f"methods: {method.name} does not apply to {self.title}: it has one client"
+                f"methods: {method.name} does not apply to {self.setting_name}: it has one client"
             )
 
     def _check_need(self, method: Method, need: Need, config: Mapping[str, Any]) -> None:
@@ -285,7 +292,7 @@ class Composition:
         refused = need.refused_type(config)
         if refused is None:
             return
-        problem = f"does not apply to {self.title}"
+        problem = f"does not apply to {self.setting_name}"
         for other in self.chosen:
             if refused in component_types(other.layer.values, need.key):
                 problem = f"cannot be combined with {other.name}"
@@ -315,7 +322,7 @@ class Composition:
             old = []
         if old is None:
             raise ConfigError(
-                f"methods: {method.name} does not apply to {self.title}: there is no {key}"
+                f"methods: {method.name} does not apply to {self.setting_name}: there is no {key}"
             )
         if not isinstance(old, list):
             raise ConfigError(f"{key}: must be a list, to which {method.name} adds, not {old!r}")
@@ -327,7 +334,7 @@ class Composition:
         unconditional = [row for row in rows if not row.others]
         applies = method.is_general or bool(unconditional)
         if not applies or any(row.values is None for row in rows):
-            raise ConfigError(f"methods: {method.name} does not apply to {self.title}")
+            raise ConfigError(f"methods: {method.name} does not apply to {self.setting_name}")
         return rows
 
 
@@ -340,7 +347,7 @@ def read_layers(path: Path, heirs: Sequence[Path] = ()) -> list[Layer]:
     if path.resolve() in heirs:
         raise ConfigError(f"{path}: setting: names itself, through {heirs[-1]}")
     values = read_file(path)
-    _check_keys(path, values, {**KEYS, "setting": str | None, "methods": NAMES})
+    _check_types(path, values, {**METHOD_KEYS, "setting": str | None, "methods": NAMES})
     layer = Layer(str(path), values)
     if values.get("setting") is None:
         return [layer]
@@ -368,14 +375,12 @@ def _find_setting(path: Path, setting: str) -> Path:
 def read_method(path: Path) -> Method:
     """Read a method's file."""
     values = dict(read_file(path))
-    _check_keys(path, values, KEYS)
+    _check_types(path, values, METHOD_KEYS)
     slots = _as_list(values.pop("slot", None))
     task = values.pop("task", None)
     needs = _as_list(values.pop("needs", None))
     append = values.pop("append", None) or {}
     rows = tuple(_row(key, row) for key, row in (values.pop("values", None) or {}).items())
-    for key in KEYS:
-        values.pop(key, None)
     for slot in slots:
         _check_name(path, "slot", slot, SLOTS)
     known_needs = []
@@ -438,9 +443,10 @@ def make_importable(folder: Path) -> None:
         sys.path.insert(0, str(folder))
 
 
-def _check_keys(path: Path, config: Mapping[str, Any], hints: Mapping[str, Any]) -> None:
+def _check_types(path: Path, values: Mapping[str, Any], hints: Mapping[str, Any]) -> None:
+    """Raise ConfigError unless the keys of ``hints`` have values of their types in a file."""
     try:
-        check_values({key: config.get(key) for key in hints}, hints)
+        check_values({key: values.get(key) for key in hints}, hints)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
 

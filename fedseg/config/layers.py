@@ -45,8 +45,8 @@ def read_file(path: str | Path) -> dict[str, Any]:
     Raises:
         ConfigError: a file of it is none of Python, does not exist or fails.
     """
-    inherited_files(Path(path))
-    with _telling(str(path)):
+    inherited_files(Path(path))  # refuses files that must not be executed, before any of them is
+    with _config_errors(str(path)):
         config = Config.fromfile(path, lazy_import=False, import_custom_modules=False)
         values = config.to_dict()
     for key, value in list(values.items()):
@@ -57,7 +57,7 @@ def read_file(path: str | Path) -> dict[str, Any]:
     if imports:
         arguments = {key: value for key, value in imports.items() if key != "_delete_"}
         fix = f": put it into {Path(path).resolve().parent} or install it"
-        with _telling(f"{path}: custom_imports", "failed", fix):
+        with _config_errors(f"{path}: custom_imports", "failed", fix):
             import_modules_from_strings(**arguments)
     return values
 
@@ -72,7 +72,7 @@ def inherited_files(path: Path, heirs: Sequence[Path] = ()) -> list[Path]:
         raise ConfigError(f"{path}: {BASE}: inherits itself, through {heirs[-1]}")
     if path.suffix != ".py":  # reading YAML can run anything
         raise ConfigError(f"{path}: is not a config: configs and their bases are Python files")
-    with _telling(str(path)):
+    with _config_errors(str(path)):
         bases = _read_bases(path)
     files = [path]
     for name in reversed(bases):
@@ -127,10 +127,16 @@ def check_imports(imports: Any, file: str = "") -> None:
 
 
 @contextmanager
-def _telling(
+def _config_errors(
     file: str, problem: str = "cannot be read as a config", fix: str = ""
 ) -> Iterator[None]:
-    """Whatever goes wrong in a user's file is a ConfigError; ``fix``: of an import."""
+    """Turn every error within it, in a user's file, into a ConfigError.
+
+    Args:
+        file: for the message.
+        problem: what goes wrong.
+        fix: of an import that fails.
+    """
     try:
         yield
     except ConfigError:
@@ -158,9 +164,15 @@ def add_layer(config: Config, layer: Layer) -> None:
         raise ConfigError(f"{layer.file}: {error}") from error
 
 
-def set_values(config: Config, option: str, options: Mapping[str, Any]) -> None:
-    """Merge values by dotted key into a config, as an option of a command line gives them."""
-    for key, value in options.items():
+def set_values(config: Config, option: str, values: Mapping[str, Any]) -> None:
+    """Merge what an option of a command line sets into a config.
+
+    Args:
+        config: changed in place.
+        option: such as ``--seed``; the name of the layer.
+        values: by dotted key.
+    """
+    for key, value in values.items():
         try:
             _merge(config, Layer(option, nested(key, value)))
         except MERGE_ERRORS as error:
@@ -169,7 +181,7 @@ def set_values(config: Config, option: str, options: Mapping[str, Any]) -> None:
 
 def _merge(config: Config, layer: Layer) -> None:
     values = _copy(layer.values)
-    _change_tests(values, config)
+    _copy_changes_to_tests(values, config)
     layers = [*layers_of(config), Layer(layer.file, _copy(values))]
     _keep_imports(values.get("custom_imports"), get(config, "custom_imports.imports"))
     config.merge_from_dict(values)
@@ -183,10 +195,14 @@ def nested(key: str, value: Any) -> dict[str, Any]:
     return value
 
 
-def _change_tests(values: dict[str, Any], config: Config) -> None:
-    """Give the changes of ``val_dataloader`` and ``val_evaluator`` to the test, in place.
+def _copy_changes_to_tests(values: dict[str, Any], config: Config) -> None:
+    """Copy a layer's changes of ``val_dataloader`` and ``val_evaluator`` to the test, in place.
 
     Not where the test has others than training, or the evaluation of training is turned off.
+
+    Args:
+        values: of the layer.
+        config: what the layer is merged into.
     """
     for part in ("dataloader", "evaluator"):
         val, test = f"val_{part}", f"test_{part}"

@@ -30,7 +30,7 @@ from fedseg.loaders.partitioned import PartitionedData, balanced_batches
 from fedseg.loaders.streaming import StreamingData
 from fedseg.registry import SAMPLERS, build
 from fedseg.runner.build import build_trainer, load_weights
-from fedseg.runner.checkpoint import checkpoints, load_checkpoint, run_folder
+from fedseg.runner.checkpoint import CHECKPOINTS, checkpoints, load_checkpoint, run_folder
 from fedseg.runner.experiment import load_config
 from fedseg.runner.logs import quiet_console
 from fedseg.runner.recorded import newest_checkpoint, recorded
@@ -186,7 +186,7 @@ def find_checkpoints(source: Source) -> list[Path]:
     """The checkpoints' files, of a run the newest or a round's; DataError if there is none."""
     files = []
     for place, _, client, round_ in source.models():
-        kept = dict(checkpoints(own_path(place, "checkpoints"))) if round_ is not None else {}
+        kept = dict(checkpoints(own_path(place, CHECKPOINTS))) if round_ is not None else {}
         if round_ is not None and round_ not in kept:
             known = ", ".join(map(str, kept)) or "no round"
             raise DataError(

@@ -32,7 +32,7 @@ from fedseg.errors import ConfigError, DataError
 from fedseg.evaluation.domains import statistics_batches, statistics_of
 from fedseg.files import digest, own_folder, read_json, write_text
 from fedseg.names import short_names
-from fedseg.runner.checkpoint import checkpoints, run_folder
+from fedseg.runner.checkpoint import CHECKPOINTS, checkpoints, run_folder
 from fedseg.runner.work_dir import lock_work_dir
 from fedseg.runs.curvature_files import CURVATURE
 from fedseg.runs.history import Number, plain
@@ -234,7 +234,7 @@ class Landscape:
         for number, steps in enumerate(steps_of.values()):
             if runs[number] in runs[:number]:
                 continue
-            for round_, path in checkpoints(runs[number] / "checkpoints"):
+            for round_, path in checkpoints(runs[number] / CHECKPOINTS):
                 try:
                     w = self.run.load(path, averaged=False).w
                 except DataError as error:

@@ -16,7 +16,8 @@ from pydantic_core import PydanticCustomError
 
 from fedseg.config.arguments import Positive, Share, check_arguments, check_value
 from fedseg.errors import ConfigError
-from fedseg.registry import TRANSFORMS, did_you_mean
+from fedseg.names import did_you_mean
+from fedseg.registry import TRANSFORMS
 
 IGNORE = 255
 NEAREST = (cv2.INTER_NEAREST, cv2.INTER_NEAREST_EXACT)

@@ -97,6 +97,9 @@ class TrainedRun(Run, Protocol):
     def call_hook(self, fn_name: str, **arguments: Any) -> None:
         """Call a stage of every hook that has it."""
 
+    def check_data_files(self) -> None:
+        """Raise DataError if a file of the training data is gone, or was cut."""
+
 
 class RoundRecord:
     """A round's line of the history while it is assembled.
@@ -172,6 +175,7 @@ class FederatedTrainLoop(BaseLoop):
         max_norm_ratio: Annotated[Float32, Ge(1)] | None = 1000.0,
         val_shares: Sequence[Annotated[float, Gt(0), Lt(1)]] = (),
     ) -> None:
+        # not BaseLoop.__init__, which builds a data loader: clients have their own data
         self._runner = runner
         self.max_rounds = max_rounds
         self.max_norm_ratio = math.inf if max_norm_ratio is None else max_norm_ratio
@@ -182,7 +186,7 @@ class FederatedTrainLoop(BaseLoop):
         self._window_ends = [round(share * max_rounds) for share in (*val_shares, 1)]
         self.finished_rounds = 0
         self.pending: dict[str, Any] | None = None
-        self._previous_rates: Sequence[float] = [math.inf]  # of the round before
+        self._previous_rates: Sequence[float] = [math.inf]  # of the round before; not 0 at first
         self._norm_before_hooks = 1.0  # of the model at the begin of the present round, at least 1
         self._norm_after_round: float | None = None  # of the model after the last one trained here
 
@@ -233,6 +237,7 @@ class FederatedTrainLoop(BaseLoop):
         run.call_hook("after_train")
 
     def _run_round(self, round_: int) -> None:
+        """Train a round in its seven steps."""
         run = self.runner
         server = run.server
         algorithm = run.algorithm
@@ -282,6 +287,7 @@ class FederatedTrainLoop(BaseLoop):
         )
 
     def _begin_round(self, round_: int) -> RoundRecord:
+        """Set what depends on the round, call the hooks before it, and check what they left."""
         run = self.runner
         server = run.server
         run.round = round_
@@ -294,6 +300,7 @@ class FederatedTrainLoop(BaseLoop):
         run.optim_wrapper.start_round(round_)
         run.call_hook("before_train_epoch")
         run.call_hook("before_round")
+        run.check_data_files()
         previous_norm = self._norm_after_round or self._norm_before_hooks
         self._check_model(
             previous_norm=max(1.0, previous_norm),
@@ -309,6 +316,7 @@ class FederatedTrainLoop(BaseLoop):
     def _aggregate(
         self, outcomes: Iterator[Outcome], message: Message, record: RoundRecord
     ) -> Aggregate:
+        """Sum the updates of an exchange as they come, and note each in the record."""
         run = self.runner
         down = run.server.traffic(message.size, buffers=not message.w_is_known)
         aggregate = run.trainer.aggregation_rule.new_aggregate(run.algorithm)
@@ -368,6 +376,7 @@ class FederatedTrainLoop(BaseLoop):
             self.runner.store.stage(task.name, task.round, outcome.state)
 
     def _step(self, aggregate: Aggregate, record: RoundRecord) -> None:
+        """Make the server's step; that of a round's last exchange takes the buffers, too."""
         run = self.runner
         server = run.server
         with record.timed("aggregate"):
@@ -404,7 +413,7 @@ class FederatedTrainLoop(BaseLoop):
         return exchange == len(self.runner.algorithm.exchanges) - 1
 
     def _check_model(self, previous_norm: float, stage: str, advice: str) -> float:
-        """Return the norm of the global model, after a check that a round can lead to it.
+        """Zero the gaps of the global model, check that a round can lead to it, return its norm.
 
         Args:
             previous_norm: of the model before.
@@ -412,13 +421,14 @@ class FederatedTrainLoop(BaseLoop):
             advice: what to do about it, for the message.
 
         Raises:
+            ConfigError: ``server.w`` was replaced by a tensor of another kind.
             TrainingError: it is not finite, or ``max_norm_ratio`` times longer than before.
         """
         server = self.runner.server
         flat = self.runner.flat
         if getattr(server.w, "dtype", None) != flat.w.dtype or server.w.shape != flat.w.shape:
             raise ConfigError(f"server.w: must be {flat.w.dtype} {[*flat.w.shape]}: use copy_(...)")
-        server.w.index_fill_(0, flat.gaps, 0)
+        server.w.index_fill_(0, flat.gaps, 0)  # a hook or a server rule may have reached them
         norm = float(torch.linalg.vector_norm(server.w, dtype=torch.float64))
         model = f"round {self.runner.round}: the global model"
         if not math.isfinite(norm) or finite_norm(server.buffers) is None:
@@ -450,6 +460,7 @@ class FederatedTrainLoop(BaseLoop):
                 raise _reserved("after_round of a hook", name)
 
     def _finish_round(self, line: dict[str, Any]) -> None:
+        """Evaluate the model if it is time, and write the line of the last trained round."""
         run = self.runner
         run.round = self.finished_rounds
         if run.val_loop is not None and self.evaluates(self.finished_rounds):

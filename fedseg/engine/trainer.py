@@ -66,7 +66,7 @@ class ClientTrainer:
         self.model = self.flat.model
         self.checked_exchanges: set[int] = set()  # whose first update was checked
         self.delta_scratch = torch.empty_like(self.flat.w)
-        self._has_loss = False  # until the first batch went through the model
+        self._loss_is_checked = False  # on the first batch that goes through the model
         # model.modules() walks the network, train() sets an attribute of each: both are slow
         self._modules = list(self.model.modules())
         self._training: list[bool] = []  # of each module, as train() left it
@@ -88,7 +88,7 @@ class ClientTrainer:
 
     def loss(self, client: Client) -> Tensor:
         """The local loss of ``client.batch``, a 0-d tensor with a graph."""
-        if not self._has_loss:
+        if not self._loss_is_checked:
             return self._first_loss(client)
         return self.local_loss.loss(client)
 
@@ -107,7 +107,7 @@ class ClientTrainer:
             raise ConfigError(
                 f"{who}: its loss must be a 0-d tensor with a graph, not {shown(loss)}"
             )
-        self._has_loss = True
+        self._loss_is_checked = True
         return loss
 
     def local_step(self, client: Client) -> None:

@@ -17,7 +17,7 @@ import fedseg
 from fedseg.errors import ConfigError, DataError
 from fedseg.files import atomic_writer, own_path, read_json, sha256, write_text
 from fedseg.metric_names import find_set, flatten
-from fedseg.runner.checkpoint import Facts, load_checkpoint
+from fedseg.runner.checkpoint import CHECKPOINTS, Facts, load_checkpoint
 from fedseg.runner.recorded import newest_checkpoint
 from fedseg.runner.state_store import save_tensors
 from fedseg.runs.config import CONFIG_FILE, resume_command
@@ -56,7 +56,7 @@ def share(run: Path, out: Path, license: str = "other", upload: str | None = Non
         for name in (CONFIG_FILE, FILE_NAME, HISTORY):
             (folder / name).write_bytes(own_path(run, name).read_bytes())
         kept = {key: value for key, value in payload.items() if key in Facts.model_fields}
-        weights = folder / "checkpoints" / checkpoint.name
+        weights = folder / CHECKPOINTS / checkpoint.name
         save_tensors(weights, {**kept, "stores": {}})  # the archive has sums of its own
         write_text(folder / CARD, model_card(files, license, round_))
         names = [CONFIG_FILE, FILE_NAME, HISTORY, CARD, f"checkpoints/{checkpoint.name}"]

@@ -13,10 +13,9 @@ from typing import Any
 from pydantic import PositiveInt
 from torch import Tensor, nn
 
-from fedseg.config.arguments import Positive
+from fedseg.config.arguments import Positive, check_arguments
 from fedseg.errors import ConfigError
 from fedseg.parts import HEAD, part_names
-from fedseg.registry import check_arguments
 
 ADAPTER = re.compile(r"\.lora_[AB]\.\w+\.")
 

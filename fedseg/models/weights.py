@@ -11,9 +11,10 @@ from mmengine.model import BaseModel
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from fedseg.config.arguments import check_arguments
 from fedseg.errors import ConfigError
 from fedseg.files import packaged_path
-from fedseg.registry import MISTAKES, MODELS, build, check_arguments
+from fedseg.registry import MISTAKES, MODELS, build
 
 PREPARED = Path("data/weights")  # where fedseg prepare weights writes
 # What BatchNorm has in a state dict and GroupNorm does not.

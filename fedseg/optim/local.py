@@ -142,7 +142,7 @@ def _check_clipping(config: Mapping | None) -> None:
     options = dict(config)
     kind = options.pop("type", "norm")
     check_value(f"{field}.type", kind, Literal["norm", "value"])
-    check_arguments(clips[kind], options, field, ("parameters",))
+    check_arguments(clips[kind], options, field, given=("parameters",))
     check_values(options, THRESHOLDS, field)
 
 
@@ -160,7 +160,9 @@ def build_local_optimizer(config: Mapping, flat: FlatModel, max_rounds: int) -> 
         )
     check_torch_optimizer("optim_wrapper.optimizer", config["optimizer"], LOCAL_OPTIMIZERS)
     arguments = {key: value for key, value in config.items() if key not in BUILT_BEFORE}
-    check_component(OPTIM_WRAPPERS, arguments, "optim_wrapper", (), OptimWrapper, BUILT_BEFORE)
+    check_component(
+        OPTIM_WRAPPERS, arguments, "optim_wrapper", base=OptimWrapper, optional=BUILT_BEFORE
+    )
     if "constructor" in config or "paramwise_cfg" in config:
         wrapper = _build_by_parameter(config, flat)
     else:

@@ -130,7 +130,7 @@ class ASAMOptimWrapper(SAMOptimWrapper):
     def setup(self, flat: FlatModel, max_rounds: int) -> None:
         super().setup(flat, max_rounds)
         self._mask = adaptive_mask(flat)
-        self._offset = self._mask * self.eta + (1 - self._mask)
+        self._offset = self._mask * self.eta + (1 - self._mask)  # T is mask |w| + offset
         self._scale = torch.empty_like(flat.w)
 
     def perturb(self, w: torch.Tensor, grad: torch.Tensor) -> None:

@@ -153,10 +153,10 @@ class Worker:
         serialize_tensors()
         folder, paths = place
         self.number, self.workers = share
-        here = f"worker {self.number} on {platform.node()}"
+        worker = f"worker {self.number} on {platform.node()}"
         if not os.path.isdir(folder):
             raise DataError(
-                f"executor: {here} does not see {folder}: give every machine this folder"
+                f"executor: {worker} does not see {folder}: give every machine this folder"
             )
         os.chdir(folder)
         # the main process' order: a module of one's own may have the name of an installed one
@@ -170,15 +170,20 @@ class Worker:
         self.trainer = trainer = build_trainer(self.cfg, run)
         if trainer.data.checksum() != checksum:
             raise DataError(
-                f"train_dataloader: {here} has other clients or images than the main process: give "
-                "every machine the same data"
+                f"train_dataloader: {worker} has other clients or images than the main process: "
+                "give every machine the same data"
             )
-        run.flat, run.model, run.data = trainer.flat, trainer.model, trainer.data
+        run.trainer = trainer
+        run.flat = trainer.flat
+        run.model = trainer.model
+        run.data = trainer.data
         run.held_out = getattr(trainer.data, "held_out", {})
-        run.domain_clients, run.trainer = trainer.data.clients_by_domain(), trainer
-        run.algorithm, run.optim_wrapper = trainer.algorithm, trainer.local
-        run.autocast, run.max_rounds = trainer.autocast, self.cfg.train_cfg.max_rounds
+        run.domain_clients = trainer.data.clients_by_domain()
+        run.algorithm = trainer.algorithm
+        run.optim_wrapper = trainer.local
         run.local_state = trainer.local_state
+        run.autocast = trainer.autocast
+        run.max_rounds = self.cfg.train_cfg.max_rounds
         run.client_sampler = build_sampler(
             self.cfg.client_sampler, trainer.data.clients, trainer.seed
         )
@@ -189,7 +194,8 @@ class Worker:
     @_naming_lacks
     def train(self, tasks: list[Task], order: Order) -> Report:
         """Train a block of clients; their outcomes: the last one has the sums of the block."""
-        begin, waited = time.perf_counter(), self.trainer.data.seconds_waiting
+        begin = time.perf_counter()
+        waited = self.trainer.data.seconds_waiting
         message = self._receive(tasks[0], order)
         self._align(tasks)
         outcomes = []
@@ -235,7 +241,8 @@ class Worker:
         self.trainer.data.start(jobs)
 
     def _share(self, round_: int) -> list[Clients]:
-        participants, data = self.run.client_sampler.participants(round_), self.trainer.data
+        data = self.trainer.data
+        participants = self.run.client_sampler.participants(round_)
         blocks = cut(participants, block_size(len(participants), self.trainer))
         costs = [sum(data.num_steps(client) for client in block) for block in blocks]
         return [blocks[number] for number in assign(costs, self.workers)[self.number]]

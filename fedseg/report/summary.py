@@ -14,7 +14,7 @@ from fedseg.cli import program
 from fedseg.metric_names import Metric, domain_label, find_set, flatten, main_metric
 from fedseg.names import PREPARED_BY
 from fedseg.report.corruptions import corruption_table
-from fedseg.runner.checkpoint import checkpoints
+from fedseg.runner.checkpoint import CHECKPOINTS, checkpoints
 from fedseg.runs.history import Window
 from fedseg.runs.run_files import CLIENTS, read_clients
 from fedseg.runs.schema import FILE_NAME, Results, read_results
@@ -168,14 +168,14 @@ def _facts(results: Results, folder: Path) -> Table:
 
 def _files(folder: Path) -> Iterator[tuple[str, str]]:
     yield from ((name, what) for name, what in FILES.items() if (folder / name).exists())
-    for _, newest in checkpoints(folder / "checkpoints")[-1:]:
-        yield f"checkpoints/{newest.name}", "the newest model"
+    for _, newest in checkpoints(folder / CHECKPOINTS)[-1:]:
+        yield f"{CHECKPOINTS}/{newest.name}", "the newest model"
     for path in sorted((folder / "pictures").glob("*")):
         yield f"pictures/{path.name}", PICTURES.get(path.stem, "predictions")
 
 
 def _next_steps(results: Results, folder: Path, real_config: str | Path | None) -> Iterator[str]:
-    if _has_tests(results) and checkpoints(folder / "checkpoints"):
+    if _has_tests(results) and checkpoints(folder / CHECKPOINTS):
         yield f"\n[dim]test the model[/dim]\n  {escape(_test_command(folder))}"
     if results.train.synthetic:
         kind = results.train.dataset

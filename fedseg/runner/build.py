@@ -1,7 +1,7 @@
 """Build what trains clients from a config alone, without runner, logger, server or work dir.
 
-The runner builds its own trainer this way, and so can any other process: the same config gives the
-same model, data and optimizer, to the last bit.
+A worker process calls :func:`build_trainer`; the runner calls the steps of it and keeps what they
+give. The same config gives the same model, data and optimizer, to the last bit.
 """
 
 import copy
@@ -17,7 +17,14 @@ from typing import Any, Literal
 import torch
 from mmengine.config import Config
 from mmengine.model import revert_sync_batchnorm
-from mmengine.optim.scheduler import param_scheduler as kinds
+from mmengine.optim.scheduler.param_scheduler import (
+    ConstantParamScheduler,
+    ExponentialParamScheduler,
+    LinearParamScheduler,
+    MultiStepParamScheduler,
+    PolyParamScheduler,
+    StepParamScheduler,
+)
 from mmengine.registry import init_default_scope
 from mmengine.runner import Priority, get_priority, set_random_seed
 from torch import nn
@@ -27,7 +34,7 @@ from fedseg.algorithms.flexlora import FedExLoRA
 from fedseg.batchnorm import batchnorm_layers
 from fedseg.checks import shown
 from fedseg.config.accepted import SCHEDULES, replacement_of
-from fedseg.config.arguments import check_value, check_values
+from fedseg.config.arguments import check_arguments, check_value, check_values
 from fedseg.config.check import (
     complete_config,
     drop_weights,
@@ -53,6 +60,7 @@ from fedseg.evaluation.sets import EvaluationSet
 from fedseg.hooks.averaging import ModelAverage
 from fedseg.memory import find_fault
 from fedseg.models.lora import LoRA, with_adapters
+from fedseg.names import did_you_mean
 from fedseg.optim import OptimWrapper, build_local_optimizer
 from fedseg.parts import part_names
 from fedseg.registry import (
@@ -68,8 +76,6 @@ from fedseg.registry import (
     PARAM_SCHEDULERS,
     PRIVACIES,
     build,
-    check_arguments,
-    did_you_mean,
     find_class,
 )
 from fedseg.runner.checkpoint import load_checkpoint
@@ -79,9 +85,9 @@ from fedseg.updates.robust import check_treatable
 
 # schedules that reach their last value one round before their end: without an ``end`` of its own
 # that is the round after the run, and the last round still has a learning rate
-ENDING = kinds.ConstantParamScheduler, kinds.LinearParamScheduler, kinds.PolyParamScheduler
+ENDING = (ConstantParamScheduler, LinearParamScheduler, PolyParamScheduler)
 # schedules without a last value: how long the run is means nothing to them
-ENDLESS = kinds.ExponentialParamScheduler, kinds.MultiStepParamScheduler, kinds.StepParamScheduler
+ENDLESS = (ExponentialParamScheduler, MultiStepParamScheduler, StepParamScheduler)
 
 # what happens to an update on its way, in the order in which it acts
 POSTPROCESSORS = {
@@ -89,6 +95,7 @@ POSTPROCESSORS = {
     "compression": COMPRESSIONS,
     "privacy": PRIVACIES,
 }
+UNLABELED = "every pixel of every sample is ignored: do its label maps have the ids of its classes?"
 
 
 def build_trainer(config: Config | Mapping[str, Any], run: Any = None) -> ClientTrainer:
@@ -214,10 +221,10 @@ def build_aggregation_rule(
 
 def build_schedulers(cfg: Config, local: OptimWrapper) -> list[Any]:
     """The schedules of the local learning rate, by round."""
-    given = cfg.get("param_scheduler") or []
-    configs = {"param_scheduler": given}
-    if not isinstance(given, Mapping):
-        configs = {f"param_scheduler[{number}]": config for number, config in enumerate(given)}
+    section = cfg.get("param_scheduler") or []
+    configs = {"param_scheduler": section}
+    if not isinstance(section, Mapping):
+        configs = {f"param_scheduler[{number}]": config for number, config in enumerate(section)}
     schedulers = []
     for field, config in configs.items():
         if not config.get("by_epoch", True) or config.get("convert_to_iter_based"):
@@ -291,7 +298,11 @@ def move_model(model: nn.Module, cfg: Config) -> nn.Module:
 
 
 def build_vectors(model: nn.Module, cfg: Config) -> FlatModel:
-    """Draw the initial weights and lay the model out as vectors."""
+    """Draw the initial weights, freeze parts, add adapters, and lay the model out as vectors.
+
+    Raises:
+        ConfigError: weights cannot be read, or are not finite; ``freeze`` or ``lora`` do not fit.
+    """
     torch.manual_seed(seed_for(cfg.randomness.seed, "init"))
     if hasattr(model, "init_weights"):
         with _reading_weights():
@@ -332,7 +343,7 @@ def load_start(flat: FlatModel, load_from: str | Path | Mapping[str, Any] | None
         load_from = {"path": str(load_from)}
     check_arguments(Start, load_from, "load_from")
     start = Start(**load_from)
-    payload = load_weights(flat, start.path)  # of both models the global one
+    payload = load_weights(flat, start.path)
     averaged = payload.get("averaged_state_dict")
     if start.model == "averaged":
         if averaged is None:
@@ -362,14 +373,20 @@ def weights_digest(flat: FlatModel) -> str:
 def load_weights(
     flat: FlatModel, path: Any, payload: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Load the weights of a checkpoint into a model; returns all that the checkpoint holds.
+    """Load the global weights of a checkpoint into a model; returns all that the checkpoint holds.
 
-    ``payload``: what was read of it before.
+    Args:
+        flat: the model.
+        path: of the checkpoint.
+        payload: what was read of it before.
+
+    Raises:
+        DataError: it is damaged, or its global or averaged weights are of another model.
     """
     check_value("load_from", path, str)
     payload = load_checkpoint(path) if payload is None else payload
     try:
-        for key in ("averaged_state_dict", "state_dict"):
+        for key in ("averaged_state_dict", "state_dict"):  # both must fit; the global ones stay
             if key in payload:
                 flat.load_state_dict(with_adapters(payload[key], flat.model))
     except RuntimeError as error:
@@ -512,7 +529,7 @@ def build_client_data(
     """The clients' training data, ``train_dataloader``."""
     options = {"type": "StreamingData", **cfg.train_dataloader}
     epochs = cfg.train_cfg.get("local_epochs")
-    of_the_run = {
+    given = {
         "local_epochs": 1 if epochs is None else epochs,
         "local_steps": cfg.train_cfg.get("local_steps"),
         "drop_single": bool(batchnorm_layers(flat.model)),
@@ -520,7 +537,7 @@ def build_client_data(
         "dtype": flat.w.dtype,
         "seed": cfg.randomness.seed,
     }
-    data = build(CLIENT_DATA, options, "train_dataloader", of_the_run)
+    data = build(CLIENT_DATA, options, "train_dataloader", given=given)
     if dropped := data.dropped():
         warn(
             f"{len(dropped)} clients (the first: {dropped[0]!r}) leave a last batch of one "
@@ -538,13 +555,16 @@ def build_evaluation(cfg: Config, kind: str, run: Any) -> Any:
         run.data = run.trainer.data
     parts = {name: cfg[f"{kind}_{name}"] for name in ("dataloader", "evaluator")}
     given = {"runner": run, **parts}
-    return build(LOOPS, dict(cfg[f"{kind}_cfg"]), f"{kind}_cfg", given, FederatedValLoop)
+    field = f"{kind}_cfg"
+    return build(LOOPS, dict(cfg[field]), field, given=given, base=FederatedValLoop)
 
 
 def check_classes(cfg: Config, dataset: Any, field: str = "train_dataloader.dataset") -> None:
     """Raise ConfigError for a model of other classes than its data set, or of a single class."""
-    classes, part, name = _classes(dataset), cfg.model, "model"
-    for inner in ("network", "decode_head", None):
+    classes = _classes(dataset)
+    part = cfg.model
+    name = "model"
+    for inner in ("network", "decode_head", None):  # from outside to inside
         number = part.get("num_classes")
         if classes and number not in (None, len(classes)):
             raise ConfigError(
@@ -575,9 +595,6 @@ def check_tests(dataset: Any, tests: Sequence[EvaluationSet]) -> None:
             raise DataError(f"{field}: {UNLABELED}")
     for part in (dataset, *(test.dataset for test in tests)):
         is_rendered(part)  # the results need it: a damaged dataset.json is told before training
-
-
-UNLABELED = "every pixel of every sample is ignored: do its label maps have the ids of its classes?"
 
 
 def _is_labeled(dataset: Any) -> bool:

@@ -27,6 +27,7 @@ from fedseg.registry import HOOKS
 from fedseg.runner.state_store import save_tensors
 from fedseg.runs.history import HistoryMark
 
+CHECKPOINTS = "checkpoints"  # the folder in a work dir
 PATTERN = re.compile(r"round_(\d{6,})\.pth")
 SUM_SUFFIX = ".sha256"
 WEIGHTS = ("state_dict", "averaged_state_dict", "client_statistics")
@@ -81,7 +82,7 @@ def sum_path(checkpoint: Path) -> Path:
 def run_folder(checkpoint: Path) -> Path:
     """The work dir that a checkpoint belongs to."""
     folder = checkpoint.parent
-    return folder.parent if folder.name == "checkpoints" else folder
+    return folder.parent if folder.name == CHECKPOINTS else folder
 
 
 def checkpoints(folder: Path) -> list[tuple[int, Path]]:

@@ -13,8 +13,8 @@ from mmengine.config import Config
 from fedseg.checks import walk
 from fedseg.config.arguments import check_value
 from fedseg.config.check import complete_config, drop_weights, import_modules
-from fedseg.config.components import VAL, check_roots
-from fedseg.config.compose import COMPOSED, compose, make_importable, setting_file
+from fedseg.config.components import TRAIN, VAL, check_roots
+from fedseg.config.compose import COMPOSITION_KEYS, compose, make_importable, setting_file
 from fedseg.config.layers import get, layers_of, naming, read_file, set_values
 from fedseg.errors import ConfigError
 from fedseg.models.network_options import read_network
@@ -56,7 +56,9 @@ def load_config(
         workers: train on so many workers with Ray; ``"auto"``: one for each GPU of this machine, in
             this process if it has none.
     """
-    path, methods = setting_file(path), [methods] if isinstance(methods, str) else methods
+    path = setting_file(path)
+    if isinstance(methods, str):
+        methods = [methods]
     make_importable(path.resolve().parent)
     config = compose(path, methods)
     override(config, work_dir, options, seed, amp, resume, workers, overwrite)
@@ -143,8 +145,8 @@ def override(
     if amp:
         set_values(config, "--amp", {"train_cfg.amp": True})
     if work_dir is None and config.get("work_dir") is None:
-        seed = get(config, "randomness.seed") or 0
-        config.work_dir = str(Path("work_dirs") / config.experiment_name / f"seed{seed}")
+        run_seed = get(config, "randomness.seed") or 0
+        config.work_dir = str(Path("work_dirs") / config.experiment_name / f"seed{run_seed}")
     elif work_dir is not None:
         set_values(config, "--work-dir", {"work_dir": str(work_dir)})
     if workers is not None:
@@ -193,7 +195,7 @@ def override_fields(config: Config, options: Options) -> None:
         overrides[key] = _read_value(f"--cfg-options: {key}", text.strip())
     # those of the test first: the others then leave it as it is
     for key in sorted(overrides, key=lambda key: not key.startswith("test_")):
-        if key.partition(".")[0] in COMPOSED:
+        if key.partition(".")[0] in COMPOSITION_KEYS:
             raise ConfigError(
                 f"--cfg-options: {key}: would have no effect, the config is composed already: "
                 "name methods with --with, and a setting as the config"
@@ -235,9 +237,10 @@ class _DictCalls(ast.NodeTransformer):
 
 
 def check(config: Config, *loaders: str) -> Config:
-    """The complete config; keys and missing data are told before torch is imported.
+    """Complete a config and check it; import its modules. Returns the complete copy.
 
-    Types and arguments of components are told where they are built.
+    Only what takes no import of torch is checked: keys, and the folders of the data. Types and
+    arguments of components are checked where they are built.
 
     Args:
         loaders: whose data sets must be there, as in :data:`fedseg.config.components.LOADERS`.
@@ -255,7 +258,7 @@ def train(config: Config, dry_run: bool = False, quiet: bool = False) -> Path:
 
     ``quiet`` shows no progress and no warnings of rounds, which are in the log file all the same.
     """
-    config = check(config, "train_dataloader", VAL)
+    config = check(config, TRAIN, VAL)
     work_dir = Path(config.work_dir)
     with naming(config):
         from fedseg.runner.runner import FederatedRunner  # imports torch, which takes seconds

@@ -26,7 +26,7 @@ from fedseg.config.layers import naming
 from fedseg.datasets.transforms import is_foreign_transform
 from fedseg.errors import DEBUG, ConfigError, DataError, UserError, is_system_error
 from fedseg.files import own_path, sha256
-from fedseg.runner.checkpoint import checkpoints
+from fedseg.runner.checkpoint import CHECKPOINTS, checkpoints
 from fedseg.runner.experiment import Options, override
 from fedseg.runs.config import CONFIG_FILE, recorded_config
 from fedseg.runs.schema import FILE_NAME, read_results_file
@@ -90,7 +90,7 @@ def recorded(
 
 def newest_checkpoint(folder: Path) -> tuple[int, Path]:
     """(round, path) of a run's newest checkpoint."""
-    saved = checkpoints(own_path(folder, "checkpoints"))
+    saved = checkpoints(own_path(folder, CHECKPOINTS))
     if not saved:
         raise DataError(f"{folder / 'checkpoints'}: {NO_CHECKPOINT}")
     own_path(folder, f"checkpoints/{saved[-1][1].name}")

@@ -252,8 +252,9 @@ def restore_for_test(run: Any, payload: dict[str, Any]) -> None:
     run.server = Server(run.flat, num_clients=1)
     run.client_sizes = dict(payload.get("client_sizes", {}))
     run.domain_clients = dict(payload.get("domain_clients", {}))
-    held = payload.get("held_out", {})
-    run.held_out = {client: np.array(indices, dtype=np.int64) for client, indices in held.items()}
+    run.held_out = {}
+    for client, indices in payload.get("held_out", {}).items():
+        run.held_out[client] = np.array(indices, dtype=np.int64)
     if run.local_state is not None:
         run.store = CheckpointStates(payload.get("client_statistics", {}))
     if payload.get("averaged_state_dict") is not None:

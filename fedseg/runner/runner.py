@@ -2,6 +2,7 @@
 
 import time
 import uuid
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from mmengine.runner import Runner
 from mmengine.utils.dl_utils import set_multi_processing
 from torch import Tensor, nn
 
+from fedseg.config.arguments import check_arguments
 from fedseg.config.check import complete_config
 from fedseg.config.components import LOCAL_TRAINING
 from fedseg.core.flat import FlatModel
@@ -30,7 +32,6 @@ from fedseg.registry import (
     RUNNERS,
     SAMPLERS,
     build,
-    check_arguments,
     check_component,
     find_class,
 )
@@ -51,7 +52,12 @@ from fedseg.runner.build import (
     move_model,
     weights_digest,
 )
-from fedseg.runner.checkpoint import checkpoint_path, checkpoints, save_checkpoint
+from fedseg.runner.checkpoint import (
+    CHECKPOINTS,
+    checkpoint_path,
+    checkpoints,
+    save_checkpoint,
+)
 from fedseg.runner.interrupt import InterruptGuard
 from fedseg.runner.kernels import choose_kernels, device_of
 from fedseg.runner.sampler import ClientSampler, build_sampler
@@ -121,7 +127,7 @@ class FederatedRunner(Runner):
         self.environments: list[dict[str, Any]] = []
         self.initial_sha256: str | None = None
         self._estimate: tuple[int, Tensor] | None = None  # round, re-estimated buffers
-        self._other_config = False  # whether a finished run is resumed with a permitted change
+        self._other_config = False  # a finished run is resumed with a permitted change
         kwargs["default_scope"] = "fedseg"
         kwargs["param_scheduler"] = None  # built with the federation
         super().__init__(*args, **kwargs)
@@ -174,9 +180,6 @@ class FederatedRunner(Runner):
         for hook in self._hooks:
             if stage := getattr(hook, fn_name, None):
                 stage(self, **kwargs)
-        dataset = getattr(self.data, "dataset", None) if fn_name == "before_round" else None
-        if hasattr(dataset, "check_files"):
-            dataset.check_files()
 
     def register_hooks(self, default_hooks: Any = None, custom_hooks: Any = None) -> None:
         for field, hook in build_hooks(self.cfg):
@@ -218,6 +221,12 @@ class FederatedRunner(Runner):
         enabled = bool(self.cfg.train_cfg.get("amp", False))
         return torch.autocast(self.flat.w.device.type, dtype=torch.bfloat16, enabled=enabled)
 
+    def check_data_files(self) -> None:
+        """Raise DataError if a file of the training data is gone, or was cut."""
+        dataset = getattr(self.data, "dataset", None)
+        if hasattr(dataset, "check_files"):
+            dataset.check_files()
+
     def open_store(self, name: str) -> StateStore:
         """A store in ``state`` of the work dir, saved and restored with the checkpoints."""
         self.stores[name] = StateStore(own_path(Path(self.work_dir), f"state/{name}.sqlite"))
@@ -234,15 +243,11 @@ class FederatedRunner(Runner):
     def build_federation(self) -> None:
         """Build everything that training needs, from data to hooks' state; trains nothing."""
         cfg = self.cfg
+        loop = {key: value for key, value in cfg.train_cfg.items() if key not in LOCAL_TRAINING}
         with logs.logged_warnings(self.logger):
             self._build_model_state(cfg.get("load_from"))
-            check_component(SAMPLERS, cfg.client_sampler, "client_sampler", base=ClientSampler)
+            self._check_built_later(loop)
             self.executor: Executor = build(EXECUTORS, cfg.executor, "executor")
-            loop = {k: v for k, v in cfg.train_cfg.items() if k not in LOCAL_TRAINING}
-            given = ("runner", "dataloader")
-            check_component(LOOPS, loop, "train_cfg", given, FederatedTrainLoop, LOCAL_TRAINING)
-            if cfg.test_cfg is not None:  # built when a checkpoint is tested
-                find_class(LOOPS, cfg.test_cfg, "test_cfg", FederatedValLoop)
             self.trainer = assemble_trainer(
                 cfg,
                 self.flat,
@@ -272,6 +277,25 @@ class FederatedRunner(Runner):
         check_classes(cfg, self.data.dataset)
         check_tests(self.data.dataset, tests)
 
+    def _check_built_later(self, loop: Mapping[str, Any]) -> None:
+        """Raise ConfigError for a mistake in what is built after the data, which take long to read.
+
+        Args:
+            loop: the config of the training loop.
+        """
+        cfg = self.cfg
+        check_component(SAMPLERS, cfg.client_sampler, "client_sampler", base=ClientSampler)
+        check_component(
+            LOOPS,
+            loop,
+            "train_cfg",
+            given=("runner", "dataloader"),
+            base=FederatedTrainLoop,
+            optional=LOCAL_TRAINING,
+        )
+        if cfg.test_cfg is not None:  # built when a checkpoint is tested
+            find_class(LOOPS, cfg.test_cfg, "test_cfg", FederatedValLoop)
+
     # ---------------------------------------------------------------- train, test
 
     def train(self) -> nn.Module:
@@ -281,7 +305,7 @@ class FederatedRunner(Runner):
             lock_work_dir(self.work_dir),
             explain_how_to_resume(self.cfg),
             closing_stores(self.stores),
-            threads(),
+            threads(),  # an executor may set their number
         ):
             check_free(self.cfg)
             self.build_federation()
@@ -299,7 +323,7 @@ class FederatedRunner(Runner):
         if self.val_loop is not None and not self.val_loop.details:
             self.val_loop.run()  # resumed after the last round: its details are needed
         weights = run_state.state_dict(self, *self.evaluated_model())
-        if self._other_config:
+        if self._other_config:  # no round was trained: give the checkpoint the changed config
             self.save(self.round)
         self.flat.load_state_dict(weights)
         self.results = write_results(self)
@@ -353,7 +377,7 @@ class FederatedRunner(Runner):
 
     @property
     def checkpoint_folder(self) -> Path:
-        return Path(self.work_dir) / "checkpoints"
+        return Path(self.work_dir) / CHECKPOINTS
 
     def save(self, round_: int) -> Path:
         """Write the checkpoint of the last finished round; a power loss spares its history."""
@@ -373,34 +397,40 @@ class FederatedRunner(Runner):
         self.logger.info(f"saved {path}")
         return True
 
-    def _finished_rounds(self) -> int:
-        """Rounds that need nothing more; with fewer rounds than planned the last is evaluated."""
+    def _resume_or_start(self) -> None:
+        self.call_hook("register_stores")
+        if self._resume and self._restore_newest():
+            return
+        self.initial_sha256 = weights_digest(self.flat)
+        start_anew(self.cfg)
+
+    def _restore_newest(self) -> bool:
+        """Go on from the newest checkpoint; False, with a warning, if there is none."""
+        remove_temporaries(self.checkpoint_folder)
+        newest = run_state.restore_newest(self, self.checkpoint_folder)
+        if newest is None:
+            self.logger.warning(
+                f"--resume: no checkpoint in {self.checkpoint_folder}, starting from round 1"
+            )
+            return False
+        path, payload = newest
+        self._reopen_last_round()
+        complete_rounds = self.round - (self.train_loop.pending is not None)
+        is_finished = complete_rounds == self.max_rounds
+        config_of_checkpoint = payload["meta"].get("config_sha256")
+        self._other_config = is_finished and config_of_checkpoint != config_digest(self.cfg)
+        if complete_rounds < self.max_rounds:  # they would be those of fewer rounds
+            (Path(self.work_dir) / RESULTS).unlink(missing_ok=True)
+        if complete_rounds < self.round and payload["loop"]["pending"] is None:
+            self.history.forget_last_line()
+            self.save(self.round)  # a kill in the evaluation finds the record there
+        self.history.truncate()
+        self.logger.info(f"resumed from {path} after round {self.round}")
+        return True
+
+    def _reopen_last_round(self) -> None:
+        """Let the last round be evaluated if it was not: the run had more rounds when it ended."""
         loop = self.train_loop
         if loop.pending is None and self.round == self.max_rounds and self.val_loop is not None:
             line = self.history.read()[self.round - 1]
             loop.pending = None if "metrics" in line else line
-        return self.round - (loop.pending is not None)
-
-    def _resume_or_start(self) -> None:
-        self.call_hook("register_stores")
-        if self._resume:
-            remove_temporaries(self.checkpoint_folder)
-            newest = run_state.restore_newest(self, self.checkpoint_folder)
-            if newest is not None:
-                path, payload = newest
-                done = self._finished_rounds()
-                made = payload["meta"].get("config_sha256")
-                self._other_config = done == self.max_rounds and made != config_digest(self.cfg)
-                if done < self.max_rounds:  # they would be those of fewer rounds
-                    (Path(self.work_dir) / RESULTS).unlink(missing_ok=True)
-                if done < self.round and payload["loop"]["pending"] is None:
-                    self.history.forget_last_line()
-                    self.save(self.round)  # a kill in the evaluation finds the record there
-                self.history.truncate()
-                self.logger.info(f"resumed from {path} after round {self.round}")
-                return
-            self.logger.warning(
-                f"--resume: no checkpoint in {self.checkpoint_folder}, starting from round 1"
-            )
-        self.initial_sha256 = weights_digest(self.flat)
-        start_anew(self.cfg)

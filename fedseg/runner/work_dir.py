@@ -18,12 +18,11 @@ from fedseg.errors import (
     system_message,
 )
 from fedseg.files import make_folder, own_path, remove_temporaries, write_text
-from fedseg.runner.checkpoint import checkpoints
+from fedseg.runner.checkpoint import CHECKPOINTS, checkpoints
 from fedseg.runs.config import CONFIG_FILE, config_json, config_text
 from fedseg.runs.history import HISTORY, read_history
 from fedseg.trust import OWN_PARTS, note_own_parts
 
-CHECKPOINTS = "checkpoints"
 RESULTS = "results.json"
 # what a run writes, and what is measured of its checkpoints
 OUTPUTS = (
@@ -160,15 +159,16 @@ def _is_copy(path: Path) -> bool:
 
 @contextmanager
 def explain_how_to_resume(cfg: Config) -> Iterator[None]:
-    """Within it, an error that ends a run says what of it is saved, and how to go on."""
+    """Add to an error that ends a run what of it is saved, and how to go on."""
     try:
         yield
     except TrainingError as error:  # going on as before would end in the same way
-        saved = checkpoints(Path(cfg.work_dir) / CHECKPOINTS)
+        existing = checkpoints(Path(cfg.work_dir) / CHECKPOINTS)
         advice = "There is no checkpoint yet"
-        if saved:
+        if existing:
+            _, newest = existing[-1]
             advice = (
-                f"The newest checkpoint is {saved[-1][1]}: --resume continues from it, or from the "
+                f"The newest checkpoint is {newest}: --resume continues from it, or from the "
                 "one before if you delete it"
             )
         raise TrainingError(f"{error}. {advice}") from error
@@ -179,7 +179,8 @@ def explain_how_to_resume(cfg: Config) -> Iterator[None]:
         existing = checkpoints(Path(cfg.work_dir) / CHECKPOINTS)
         saved = "no round finished, nothing saved: rerun the command"
         if existing and not cfg.get("overwrite", False):  # else they are still an earlier run's
-            saved = f"rounds 1 to {existing[-1][0]} are saved: {HOW_TO_RESUME}"
-        advice = type(reason)(f"{reason}; {saved}")
-        advice.details = reason.details
-        raise advice from error
+            round_, _ = existing[-1]
+            saved = f"rounds 1 to {round_} are saved: {HOW_TO_RESUME}"
+        advised = type(reason)(f"{reason}; {saved}")
+        advised.details = reason.details
+        raise advised from error

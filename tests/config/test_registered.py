@@ -44,12 +44,12 @@ def test_a_wrong_value_is_told_in_one_sentence(registry, kind):
         for value in wrong:
             with pytest.raises(ConfigError) as error:
                 config = {"type": kind, name: value}
-                check_component(REGISTRIES[registry], config, "field", defaults=needless)
+                check_component(REGISTRIES[registry], config, "field", optional=needless)
             assert re.match(rf"field\.{name}[:.\[]", str(error.value))
             assert "\n" not in str(error.value)
         if default is not ...:
             config = {"type": kind, name: default}
-            check_component(REGISTRIES[registry], config, "field", defaults=needless)
+            check_component(REGISTRIES[registry], config, "field", optional=needless)
 
 
 @pytest.mark.parametrize(("registry", "kind"), [c for c in CLASSES if c[0] in BOUNDED])
@@ -114,7 +114,7 @@ def test_values_outside_their_bounds(registry, kind):
     needless = set(read_signature(one.get(kind)).hints)
     for name, value in wrong.items():
         with pytest.raises(ConfigError, match=rf"^field\.{name}[:\[]"):
-            check_component(one, {"type": kind, name: value}, "field", defaults=needless)
+            check_component(one, {"type": kind, name: value}, "field", optional=needless)
 
 
 @pytest.mark.parametrize(

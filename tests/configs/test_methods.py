@@ -243,7 +243,7 @@ def test_named_experiments_are_short_and_named_after_their_composition(load):
         complete_config(config)
         assert composition.name == path.stem
         if named:
-            other = load(composition.title, *config.methods)
+            other = load(composition.setting_name, *config.methods)
             assert without_name(config) == without_name(other), path
 
 

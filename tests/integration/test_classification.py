@@ -351,7 +351,7 @@ def test_images_that_are_cut_during_a_run_are_named_before_they_are_read(tmp_pat
     shutil.copytree(root, tmp_path / "data")
     run = toyseg.runner(toycls.settings(tmp_path, tmp_path / "data"))
     run.build_federation()
-    calls = {"train": lambda: run.call_hook("before_round"), "test": run.val_loop.run}
+    calls = {"train": run.check_data_files, "test": run.val_loop.run}
     for split, call in calls.items():
         path = tmp_path / "data" / f"{split}_images.npy"
         os.truncate(path, path.stat().st_size // 2)

@@ -109,7 +109,7 @@ def check_components(config: Config) -> None:
             elif "type" not in options and pattern.startswith("model."):
                 continue
             needless = (*place.given, *place.keys)
-            check_component(registry, options, field, place.given, defaults=needless)
+            check_component(registry, options, field, place.given, optional=needless)
     for pattern in ("train_dataloader", "val_dataloader.*"):
         for place, step in find(complete.to_dict(), f"{pattern}.dataset.pipeline.*"):
             build_once(place.partition("[")[0], json.dumps(step, sort_keys=True))
