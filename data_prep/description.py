@@ -106,8 +106,8 @@ class DataSet:
             value = options.get(field_.name)
             if isinstance(value, str) and field_.metadata["keywords"].get("type") is Path:
                 options[field_.name] = Path(value)
-        given = {flags[name]: value for name, value in options.items() if value is not None}
-        check_values(given, {flags[name]: hints[name] for name in options})
+        flag_values = {flags[name]: value for name, value in options.items() if value is not None}
+        check_values(flag_values, {flags[name]: hints[name] for name in options})
         root = self.root_of(member, root, options.get("synthetic", False))
         if len(str(root).splitlines()) > 1:
             raise ConfigError(f"{str(root)!r}: has a line break: rename the folder")

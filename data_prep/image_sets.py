@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from fedseg.config.arguments import Seed
 from fedseg.names import CORRUPTIONS, FOLDER, LANDMARKS_SOURCES, NO_SPLIT, OVERLAP, PARTITIONS
 
 from .description import (
@@ -267,7 +266,7 @@ class CorruptionOptions:
         metavar="N",
         help="corrupt N test images, stratified by class; not for published results",
     )
-    seed: Seed = option(
+    seed: NonNegativeInt = option(
         0,
         type=int,
         metavar="N",

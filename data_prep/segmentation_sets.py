@@ -9,10 +9,9 @@ from typing import Annotated, Literal
 
 from annotated_types import Gt
 
-from fedseg.config.arguments import Seed
 from fedseg.names import DISTRIBUTIONS, IDDA_SETTINGS, LAYOUTS, OTHER_TOOLS, PIXEL_PARTITIONS
 
-from .description import OVERWRITE, DataSet, PairedSet, PositiveInt, option
+from .description import OVERWRITE, DataSet, NonNegativeInt, PairedSet, PositiveInt, option
 
 SMALLEST = 32  # side of a rendered street scene, pixels
 
@@ -139,7 +138,7 @@ class StreetOptions:
         choices=DISTRIBUTIONS,
         help="how clients differ (default: all)",
     )
-    seed: Seed = option(
+    seed: NonNegativeInt = option(
         0,
         type=int,
         metavar="N",
@@ -325,7 +324,7 @@ class FolderOptions:
         metavar="A",
         help="of dirichlet and size (default: 1)",
     )
-    seed: Seed = option(
+    seed: NonNegativeInt = option(
         0,
         type=int,
         metavar="N",

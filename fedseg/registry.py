@@ -290,7 +290,7 @@ SERVER_OPTIMIZERS = LazyRegistry(
 )
 
 
-# what a constructor raises when it is given something wrong
+# what a constructor raises when it is injected something wrong
 MISTAKES = (
     *(TypeError, ValueError, LookupError, AttributeError),
     *(ArithmeticError, AssertionError, RuntimeError),
@@ -302,7 +302,7 @@ def build(
     registry: Registry,
     config: Any,
     field: str,
-    given: Mapping[str, Any] | None = None,
+    injected: Mapping[str, Any] | None = None,
     base: type = object,
     keys: Iterable[str] = (),
     **defaults: Any,
@@ -313,18 +313,18 @@ def build(
         registry: where ``config["type"]`` is looked up.
         config: a dict with a ``type``, or an object that is built already (returned as it is).
         field: where the config stands, for the message, for example ``"algorithm"``.
-        given: arguments that are not the config's to set.
+        injected: arguments that the run sets, not the config.
         base: the class that it must be of.
         keys: what else may stand there, which is read before; messages list it.
         defaults: arguments for keys that the config leaves out.
     """
-    given = given or {}
+    injected = injected or {}
     optional = (*keys, *defaults)
-    check_component(registry, config, field, given=given, base=base, optional=optional)
+    check_component(registry, config, field, injected=injected, base=base, optional=optional)
     component = config
     if isinstance(config, PLAIN):  # else it is built already
         try:
-            component = registry.build({**config, **given}, default_args=defaults or None)
+            component = registry.build({**config, **injected}, default_args=defaults or None)
         except MISTAKES as error:
             reason = error if isinstance(error, TypeError | ValueError) else repr(error)
             message = f"{field}: {config['type']}: {reason} ({DEBUG}=1 shows where)"
@@ -338,7 +338,7 @@ def check_component(
     registry: Registry,
     config: Any,
     field: str,
-    given: Iterable[str] = (),
+    injected: Iterable[str] = (),
     base: type = object,
     optional: Iterable[str] = (),
 ) -> None:
@@ -348,12 +348,12 @@ def check_component(
 
     Args:
         registry, config, field, base: as in :func:`build`.
-        given, optional: as in :func:`fedseg.config.arguments.check_arguments`.
+        injected, optional: as in :func:`fedseg.config.arguments.check_arguments`.
     """
     if isinstance(config, PLAIN):
         cls = find_class(registry, config, field, base)
         options = {name: value for name, value in config.items() if name != "type"}
-        check_arguments(cls, options, field, given=given, optional=optional)
+        check_arguments(cls, options, field, injected=injected, optional=optional)
 
 
 def find_class(registry: Registry, config: Any, field: str, base: type = object) -> Any:

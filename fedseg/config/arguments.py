@@ -54,15 +54,13 @@ Positive = Annotated[Float32, Gt(0)]
 Share = Annotated[Float32, Interval(ge=0, le=1)]
 PositiveShare = Annotated[Float32, Interval(gt=0, le=1)]
 Decay = Annotated[Float32, Interval(ge=0, lt=1)]
-Seed = Annotated[int, Interval(ge=0, lt=2**63)]
-"""Of draws; it is packed as a signed integer of 64 bits."""
 
 
 def check_arguments(
     function: Any,
     options: Mapping[str, Any],
     field: str,
-    given: Iterable[str] = (),
+    injected: Iterable[str] = (),
     optional: Iterable[str] = (),
 ) -> None:
     """Raise ConfigError for the first mistake in the arguments of a function or class.
@@ -74,21 +72,21 @@ def check_arguments(
         function: what is to be called.
         options: its arguments by name.
         field: where they stand in the config.
-        given: arguments that are not the config's to set.
+        injected: arguments that the run sets, not the config.
         optional: names of arguments that need not be set, and of keys beside the arguments.
     """
     name = getattr(function, "__name__", str(function))
-    given = set(given)
+    injected = set(injected)
     signature = read_signature(function)
     for key, value in options.items():
-        if key in given:
+        if key in injected:
             raise ConfigError(f"{field}.{key}: is set by the run itself; remove it")
         if key in signature.hints:
             is_default = key in signature.defaults and value is signature.defaults[key]
             if not is_default:
                 check_value(f"{field}.{key}", value, signature.hints[key])
         elif not signature.takes_any:
-            known = sorted({*signature.hints, *optional} - given)
+            known = sorted({*signature.hints, *optional} - injected)
             hint = did_you_mean(key, known)
             message = f"{field}.{key}: unknown argument of {name}"
             if hint:
@@ -96,7 +94,7 @@ def check_arguments(
             listed = ", ".join(known) or "none"
             raise UnknownArgument(f"{message}; known: {listed}", f"{field}.{key}")
     for key in signature.required:
-        if key not in options and key not in given and key not in optional:
+        if key not in options and key not in injected and key not in optional:
             raise ConfigError(f"{field}: {name}: argument {key!r} is missing")
 
 
@@ -199,13 +197,15 @@ def _read_hint(parameter: inspect.Parameter, function: Any) -> Any:
 @functools.cache
 def _adapter(hint: Any) -> TypeAdapter:
     strict = ConfigDict(arbitrary_types_allowed=True, **STRICT)
-    return TypeAdapter(_with_lists(hint), config=strict)
+    return TypeAdapter(_as_in_configs(hint), config=strict)
 
 
-def _with_lists(hint: Any) -> Any:
-    """A type whose tuples may be lists, as configs write them, and whose lists may be tuples."""
+def _as_in_configs(hint: Any) -> Any:
+    """A type as configs write it: a list may be a tuple and the reverse, integers have 64 bits."""
+    if hint is int:
+        return Annotated[int, Interval(ge=-(2**63), lt=2**63)]
     kind = get_origin(hint) or hint
-    inner = tuple(_with_lists(part) for part in get_args(hint))
+    inner = tuple(_as_in_configs(part) for part in get_args(hint))
     if kind is Annotated:
         return Annotated[(inner[0], *hint.__metadata__)]
     if kind in (Union, types.UnionType):

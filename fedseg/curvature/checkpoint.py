@@ -186,15 +186,18 @@ def find_checkpoints(source: Source) -> list[Path]:
     """The checkpoints' files, of a run the newest or a round's; DataError if there is none."""
     files = []
     for place, _, client, round_ in source.models():
-        kept = dict(checkpoints(own_path(place, CHECKPOINTS))) if round_ is not None else {}
-        if round_ is not None and round_ not in kept:
-            known = ", ".join(map(str, kept)) or "no round"
+        if round_ is None:
+            newest = place if place.is_file() else newest_checkpoint(place)[1]
+            files.append(newest)
+            continue
+        by_round = dict(checkpoints(own_path(place, CHECKPOINTS)))
+        if round_ not in by_round:
+            known = ", ".join(map(str, by_round)) or "no round"
             raise DataError(
                 f"{place}: has no checkpoint of round {round_}, only of {known}; if the client's "
                 f"ID is {client}@{round_}, write {client}@{round_}@ for the newest"
             )
-        newest = place if place.is_file() else newest_checkpoint(place)[1]
-        files.append(kept.get(round_, newest))
+        files.append(by_round[round_])
     return files
 
 

@@ -255,8 +255,8 @@ class JoinedDataset(SegmentationDataset):
         if isinstance(part.get("source"), Mapping):  # of MMSegDataset
             source = part["source"] = {**part["source"]}
         source["data_root"] = os.path.join(self.data_root, source.get("data_root") or "")
-        given = {"pipeline": (), "style": None, "mirror": False, "test_mode": False}
-        built = build(DATASETS, part, where, given)
+        injected = {"pipeline": (), "style": None, "mirror": False, "test_mode": False}
+        built = build(DATASETS, part, where, injected)
         built.__class__ = kind  # which can be pickled
         return built
 

@@ -47,9 +47,9 @@ def build_evaluation_set(
     else:
         places = {evaluator_field: evaluator}
     metrics = [build(METRICS, one, place, base=BaseMetric) for place, one in places.items()]
-    given = {"name": name, "field": field, "metrics": metrics, "like": like}
+    injected = {"name": name, "field": field, "metrics": metrics, "like": like}
     try:
-        return build(EVALUATION_SETS, config, field, given)
+        return build(EVALUATION_SETS, config, field, injected)
     except MissingDataError:
         if config.get("optional"):
             return None

@@ -59,7 +59,7 @@ def share(run: Path, out: Path, license: str = "other", upload: str | None = Non
         weights = folder / CHECKPOINTS / checkpoint.name
         save_tensors(weights, {**kept, "stores": {}})  # the archive has sums of its own
         write_text(folder / CARD, model_card(files, license, round_))
-        names = [CONFIG_FILE, FILE_NAME, HISTORY, CARD, f"checkpoints/{checkpoint.name}"]
+        names = [CONFIG_FILE, FILE_NAME, HISTORY, CARD, f"{CHECKPOINTS}/{checkpoint.name}"]
         sums = {name: sha256(folder / name) for name in names}
         write_text(folder / SUMS, json.dumps(sums, indent=1) + "\n")
         packed = Path(other) / "run.zip"

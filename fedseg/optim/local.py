@@ -142,7 +142,7 @@ def _check_clipping(config: Mapping | None) -> None:
     options = dict(config)
     kind = options.pop("type", "norm")
     check_value(f"{field}.type", kind, Literal["norm", "value"])
-    check_arguments(clips[kind], options, field, given=("parameters",))
+    check_arguments(clips[kind], options, field, injected=("parameters",))
     check_values(options, THRESHOLDS, field)
 
 
@@ -255,6 +255,6 @@ def check_torch_optimizer(field: str, options: Mapping[str, Any], kinds: Sequenc
     if options.get("type") not in kinds:
         names = f"{', '.join(kinds[:-1])} or {kinds[-1]}"
         raise ConfigError(f"{field}.type: must be {names}, not {shown(options.get('type'))}")
-    check_component(OPTIMIZERS, options, field, given=("params",))
+    check_component(OPTIMIZERS, options, field, injected=("params",))
     if options.get("maximize"):
         raise ConfigError(f"{field}.maximize: must be False: federated training minimizes")

@@ -150,7 +150,7 @@ class Torch(ServerOptimizer):
         self._build(torch.zeros(1))  # raises what torch says of its options
 
     def _build(self, parameter: Tensor) -> torch.optim.Optimizer:
-        return build(OPTIMIZERS, self.config, FIELD, given={"params": [parameter]})
+        return build(OPTIMIZERS, self.config, FIELD, injected={"params": [parameter]})
 
     def step(self, server: Server, delta: Tensor) -> None:
         start = server.w.to(delta.dtype)

@@ -9,9 +9,8 @@ import warnings
 from typing import Any
 
 import numpy as np
-from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from fedseg.config.arguments import Seed
 from fedseg.errors import ConfigError
 from fedseg.partition.draws import (
     RandomPartition,
@@ -67,7 +66,9 @@ class DirichletPartition(RandomPartition):
         seed: of the draws; labels, options and seed determine the partition.
     """
 
-    def __init__(self, num_clients: PositiveInt, alpha: NonNegativeFloat, seed: Seed = 0) -> None:
+    def __init__(
+        self, num_clients: PositiveInt, alpha: NonNegativeFloat, seed: NonNegativeInt = 0
+    ) -> None:
         super().__init__(num_clients, seed)
         self.alpha = float(alpha)
 
@@ -173,7 +174,7 @@ class DirichletClassPartition(RandomPartition):
         self,
         num_clients: PositiveInt,
         alpha: PositiveFloat,
-        seed: Seed = 0,
+        seed: NonNegativeInt = 0,
         min_samples: PositiveInt = 10,
         balanced: bool = False,
     ) -> None:
@@ -243,7 +244,7 @@ class PachinkoPartition(RandomPartition):
         num_clients: PositiveInt = 500,
         alpha: PositiveFloat = 0.1,
         beta: PositiveFloat = 10.0,
-        seed: Seed = 0,
+        seed: NonNegativeInt = 0,
     ) -> None:
         super().__init__(num_clients, seed)
         self.alpha, self.beta = float(alpha), float(beta)
@@ -316,7 +317,7 @@ class SizePartition(RandomPartition):
         num_clients: PositiveInt,
         alpha: PositiveFloat,
         min_samples: PositiveInt = 1,
-        seed: Seed = 0,
+        seed: NonNegativeInt = 0,
     ) -> None:
         super().__init__(num_clients, seed)
         self.alpha, self.min_samples = float(alpha), min_samples

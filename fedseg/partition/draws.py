@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from pydantic import PositiveInt
+from pydantic import NonNegativeInt, PositiveInt
 
-from fedseg.config.arguments import Seed
 from fedseg.errors import ConfigError
 
 # Below this a Dirichlet draw has a single non-zero entry for every purpose, and 1/concentration
@@ -24,7 +23,7 @@ def generator(seed: int, purpose: str) -> np.random.Generator:
 class RandomPartition:
     """Base of partitions that draw: their number of clients and their generator."""
 
-    def __init__(self, num_clients: PositiveInt, seed: Seed = 0) -> None:
+    def __init__(self, num_clients: PositiveInt, seed: NonNegativeInt = 0) -> None:
         self.num_clients, self.seed = num_clients, seed
 
     def rng(self) -> np.random.Generator:

@@ -6,9 +6,8 @@ from typing import Any
 from warnings import warn
 
 import numpy as np
-from pydantic import PositiveInt
+from pydantic import NonNegativeInt, PositiveInt
 
-from fedseg.config.arguments import Seed
 from fedseg.errors import ConfigError
 from fedseg.names import ERASED
 from fedseg.partition.draws import generator
@@ -45,7 +44,7 @@ class ClassHeterogeneous:
         self,
         classes_per_client: PositiveInt = 1,
         clients_per_class: PositiveInt = 1,
-        seed: Seed = 0,
+        seed: NonNegativeInt = 0,
     ) -> None:
         self.classes_per_client, self.clients_per_class = classes_per_client, clients_per_class
         self.seed = seed

@@ -529,7 +529,7 @@ def build_client_data(
     """The clients' training data, ``train_dataloader``."""
     options = {"type": "StreamingData", **cfg.train_dataloader}
     epochs = cfg.train_cfg.get("local_epochs")
-    given = {
+    injected = {
         "local_epochs": 1 if epochs is None else epochs,
         "local_steps": cfg.train_cfg.get("local_steps"),
         "drop_single": bool(batchnorm_layers(flat.model)),
@@ -537,7 +537,7 @@ def build_client_data(
         "dtype": flat.w.dtype,
         "seed": cfg.randomness.seed,
     }
-    data = build(CLIENT_DATA, options, "train_dataloader", given=given)
+    data = build(CLIENT_DATA, options, "train_dataloader", injected=injected)
     if dropped := data.dropped():
         warn(
             f"{len(dropped)} clients (the first: {dropped[0]!r}) leave a last batch of one "
@@ -554,9 +554,9 @@ def build_evaluation(cfg: Config, kind: str, run: Any) -> Any:
         )
         run.data = run.trainer.data
     parts = {name: cfg[f"{kind}_{name}"] for name in ("dataloader", "evaluator")}
-    given = {"runner": run, **parts}
+    injected = {"runner": run, **parts}
     field = f"{kind}_cfg"
-    return build(LOOPS, dict(cfg[field]), field, given=given, base=FederatedValLoop)
+    return build(LOOPS, dict(cfg[field]), field, injected=injected, base=FederatedValLoop)
 
 
 def check_classes(cfg: Config, dataset: Any, field: str = "train_dataloader.dataset") -> None:

@@ -213,7 +213,7 @@ def _read_value(field: str, text: str) -> Any:
         raise ConfigError(f"{field}: must be {NAMED_VALUES[text.lower()]}, not {text}")
     try:
         value = ast.literal_eval(_DictCalls().visit(ast.parse(text, mode="eval")))
-    except (SyntaxError, TypeError, ValueError) as error:
+    except (RecursionError, SyntaxError, TypeError, ValueError) as error:
         if text.startswith(OPENINGS):
             form = "a Python value such as [1, 2], ['a', 'b'] or dict(type='SGD', lr=0.1)"
             raise ConfigError(f"{field}: must be {form}, not {text}") from error

@@ -92,8 +92,8 @@ def newest_checkpoint(folder: Path) -> tuple[int, Path]:
     """(round, path) of a run's newest checkpoint."""
     saved = checkpoints(own_path(folder, CHECKPOINTS))
     if not saved:
-        raise DataError(f"{folder / 'checkpoints'}: {NO_CHECKPOINT}")
-    own_path(folder, f"checkpoints/{saved[-1][1].name}")
+        raise DataError(f"{folder / CHECKPOINTS}: {NO_CHECKPOINT}")
+    own_path(folder, f"{CHECKPOINTS}/{saved[-1][1].name}")
     return saved[-1]
 
 

@@ -142,7 +142,9 @@ class FederatedRunner(Runner):
 
     def setup_env(self, env_cfg: dict) -> None:
         processes = env_cfg.get("mp_cfg") or {}
-        check_arguments(set_multi_processing, processes, "env_cfg.mp_cfg", given=("distributed",))
+        check_arguments(
+            set_multi_processing, processes, "env_cfg.mp_cfg", injected=("distributed",)
+        )
         super().setup_env(env_cfg)
 
     # ---------------------------------------------------------------- MMEngine, quieter
@@ -289,7 +291,7 @@ class FederatedRunner(Runner):
             LOOPS,
             loop,
             "train_cfg",
-            given=("runner", "dataloader"),
+            injected=("runner", "dataloader"),
             base=FederatedTrainLoop,
             optional=LOCAL_TRAINING,
         )

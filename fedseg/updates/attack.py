@@ -5,9 +5,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from pydantic import NonNegativeInt
 from torch import Tensor
 
-from fedseg.config.arguments import Positive, Seed, Share
+from fedseg.config.arguments import Positive, Share
 from fedseg.core.algorithm import Algorithm
 from fedseg.core.client import Client
 from fedseg.core.client_data import ClientData
@@ -33,7 +34,7 @@ class Attack(Postprocessor):
         attackers: their positions in the partition.
     """
 
-    def __init__(self, share: Share = 0.2, seed: Seed = 0) -> None:
+    def __init__(self, share: Share = 0.2, seed: NonNegativeInt = 0) -> None:
         self.share = share
         self.seed = seed
         self.attackers: frozenset[int] = frozenset()
@@ -55,7 +56,7 @@ class SignFlip(Attack):
         scale: factor of its length.
     """
 
-    def __init__(self, share: Share = 0.2, seed: Seed = 0, scale: Positive = 1.0) -> None:
+    def __init__(self, share: Share = 0.2, seed: NonNegativeInt = 0, scale: Positive = 1.0) -> None:
         super().__init__(share, seed)
         self.scale = scale
 
@@ -83,7 +84,7 @@ class LabelSwap(Attack):
     def __init__(
         self,
         share: Share = 0.2,
-        seed: Seed = 0,
+        seed: NonNegativeInt = 0,
         classes: Sequence[str | int] | None = None,
     ) -> None:
         super().__init__(share, seed)

@@ -35,6 +35,8 @@ FITS = [
 ]  # fmt: skip
 MISFITS = [
     (int, True, "valid integer"), (int, 1.0, "valid integer"), (int, "1", "valid integer"),
+    (int, 2**63, "less than 9223372036854775808"), (PositiveInt, 10**30, "less than"),
+    (list[int], [-(2**63) - 1], "greater than or equal to -9223372036854775808"),
     (float, True, "valid number"), (float, "1", "valid number"),
     (float, math.nan, "finite"), (float, -math.inf, "finite"), (float, 10**400, "valid number"),
     (bool, 1, "valid boolean"), (bool, "False", "valid boolean"),
@@ -119,7 +121,7 @@ def test_arguments_that_fit(options):
 )
 def test_the_first_mistake_of_a_component_is_told(options, sentence):
     with pytest.raises(ConfigError) as error:
-        check_arguments(Component, options, "algorithm", given=("seed",))
+        check_arguments(Component, options, "algorithm", injected=("seed",))
     assert str(error.value) == sentence
 
 

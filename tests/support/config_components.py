@@ -24,18 +24,18 @@ class Place(NamedTuple):
     Attributes:
         registry: its variable in :mod:`fedseg.registry`.
         default: the type where the config names none.
-        keys: those that are no arguments. given: arguments that the run sets.
+        keys: those that are no arguments. injected: arguments that the run sets.
     """
 
     registry: str
     default: str | None = None
     keys: tuple[str, ...] = ()
-    given: tuple[str, ...] = ()
+    injected: tuple[str, ...] = ()
 
 
 _RUN = ("local_epochs", "local_steps", "drop_single", "device", "dtype", "seed")
 _HOOK = Place("HOOKS", keys=("priority",))
-_SCHEDULE = Place("PARAM_SCHEDULERS", given=("optimizer",))
+_SCHEDULE = Place("PARAM_SCHEDULERS", injected=("optimizer",))
 _EVALUATION = ("runner", "dataloader", "evaluator")
 PLACES: dict[str, Place] = {
     "algorithm": Place("ALGORITHMS"),
@@ -58,7 +58,7 @@ PLACES: dict[str, Place] = {
     "optim_wrapper": Place(
         "OPTIM_WRAPPERS", "OptimWrapper", keys=("constructor", "optimizer", "paramwise_cfg")
     ),
-    "optim_wrapper.optimizer": Place("OPTIMIZERS", given=("params",)),
+    "optim_wrapper.optimizer": Place("OPTIMIZERS", injected=("params",)),
     "param_scheduler": _SCHEDULE,
     "param_scheduler.*": _SCHEDULE,
     "privacy": Place("PRIVACIES"),
@@ -66,13 +66,13 @@ PLACES: dict[str, Place] = {
     "train_cfg": Place(
         "LOOPS", "FederatedTrainLoop", tuple(LOCAL_TRAINING), ("runner", "dataloader")
     ),
-    "val_cfg": Place("LOOPS", "FederatedValLoop", given=_EVALUATION),
-    "test_cfg": Place("LOOPS", "FederatedTestLoop", given=_EVALUATION),
-    "train_dataloader": Place("CLIENT_DATA", "StreamingData", given=_RUN),
+    "val_cfg": Place("LOOPS", "FederatedValLoop", injected=_EVALUATION),
+    "test_cfg": Place("LOOPS", "FederatedTestLoop", injected=_EVALUATION),
+    "train_dataloader": Place("CLIENT_DATA", "StreamingData", injected=_RUN),
     "train_dataloader.partition": Place("PARTITIONS", keys=("holdout", "unlabelled")),
     **dict.fromkeys(
         LOADERS[1:],
-        Place("EVALUATION_SETS", "StreamingData", given=("name", "field", "metrics", "like")),
+        Place("EVALUATION_SETS", "StreamingData", injected=("name", "field", "metrics", "like")),
     ),
     **dict.fromkeys(("val_evaluator", "test_evaluator"), Place("METRICS")),
     **dict.fromkeys(("val_evaluator.*", "test_evaluator.*"), Place("METRICS")),
@@ -108,8 +108,8 @@ def check_components(config: Config) -> None:
                 options.setdefault("type", place.default)
             elif "type" not in options and pattern.startswith("model."):
                 continue
-            needless = (*place.given, *place.keys)
-            check_component(registry, options, field, place.given, optional=needless)
+            needless = (*place.injected, *place.keys)
+            check_component(registry, options, field, place.injected, optional=needless)
     for pattern in ("train_dataloader", "val_dataloader.*"):
         for place, step in find(complete.to_dict(), f"{pattern}.dataset.pipeline.*"):
             build_once(place.partition("[")[0], json.dumps(step, sort_keys=True))
