@@ -36,7 +36,7 @@ FITS = [
 MISFITS = [
     (int, True, "valid integer"), (int, 1.0, "valid integer"), (int, "1", "valid integer"),
     (int, 2**63, "less than 9223372036854775808"), (PositiveInt, 10**30, "less than"),
-    (list[int], [-(2**63) - 1], "greater than or equal to -9223372036854775808"),
+    (int, -(2**63) - 1, "greater than or equal to -9223372036854775808"),
     (float, True, "valid number"), (float, "1", "valid number"),
     (float, math.nan, "finite"), (float, -math.inf, "finite"), (float, 10**400, "valid number"),
     (bool, 1, "valid boolean"), (bool, "False", "valid boolean"),
