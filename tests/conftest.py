@@ -217,3 +217,14 @@ def run_tool(monkeypatch, capsys) -> Callable[..., tuple[int, str, str]]:
         return stop.value.code, out, err
 
     return run
+
+
+@pytest.fixture(autouse=True)
+def own_path() -> Iterator[None]:
+    """A config's folder, which loading makes importable, is not searched by later tests.
+
+    Their processes would import a config of the name ``copy`` in the place of Python's module.
+    """
+    before = list(sys.path)
+    yield
+    sys.path[:] = before
