@@ -8,7 +8,7 @@ from pathlib import Path
 from PIL import Image
 
 from fedseg.datasets.arrays import is_synthetic
-from fedseg.datasets.images import existing_files, is_hidden, walk_files
+from fedseg.datasets.file_lists import existing_files, is_hidden, walk_files
 from fedseg.datasets.scenes import find_label
 from fedseg.errors import DataError
 

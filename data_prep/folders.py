@@ -3,7 +3,6 @@
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -17,7 +16,8 @@ from PIL import Image
 from fedseg import cli
 from fedseg.config.arguments import check_value
 from fedseg.core.seeds import generator_for
-from fedseg.datasets.images import existing_files, read_image, read_label
+from fedseg.datasets.file_lists import existing_files
+from fedseg.datasets.images import read_image, read_label
 from fedseg.datasets.listed import (
     LAYOUTS,
     Layout,
@@ -26,6 +26,7 @@ from fedseg.datasets.listed import (
     find_domain,
     glob_expression,
     ids_of,
+    read_first_channel,
 )
 from fedseg.datasets.scenes import TO_CITYSCAPES
 from fedseg.datasets.segmentation import IGNORE
@@ -82,35 +83,29 @@ def prepare_folder(published: str | None, root: Path, options: FolderOptions) ->
     given = {n: value for n in names if (value := getattr(options, n)) is not None}
     if options.clients is not None or options.partition == "domain":  # not the layout's
         given["clients"] = options.clients
-    own = {"reduce_zero_label": options.reduce_zero_label, "first_channel": options.first_channel}
     if published is None:
         options = _convert(root, options)
-        layout, colors = _describe(root, options)
+        layout = _describe(root, options)
         if options.reduce_zero_label and ids:
             raise ConfigError("--ids: has an entry for id 0 already, without --reduce-zero-label")
-        given |= own
+        given["reduce_zero_label"] = options.reduce_zero_label
     elif options.images or options.labels or options.classes or options.source or ids:
         raise ConfigError(f"--images, --labels, --from, --classes, --ids: {published} has its own")
     else:
-        layout, colors = LAYOUTS[published], ()
+        layout = LAYOUTS[published]
     layout = replace(layout, **given)
     if layout.clients is None and layout.domain is None:
         raise ConfigError("--clients: is missing: how many clients, or give --domain TEMPLATE")
     pairs = _find_pairs(root, layout)
     findings = Findings(f"{root}: not all files can be used", "Repair them, or take them away")
     if any(label.endswith(".json") for _, label in pairs):
-        if any(own.values()) or (published is None and ids not in (None, "train_ids")):
+        if options.reduce_zero_label or (published is None and ids not in (None, "train_ids")):
             fault = "polygons are drawn with the ids of the classes: leave these options out"
-            raise ConfigError(f"--ids, --reduce-zero-label, --first-channel: {fault}")
-        pairs, colors = _draw(root, layout, pairs, findings, options), ()
-    elif colors and not _have_colors(root, pairs, colors):
-        colors = ()  # label files have ids, and these are their palette
-    elif same := [color for color, n in Counter(map(tuple, colors)).items() if n > 1]:
-        fault = f"gives several classes the color {list(same[0])}"
-        raise DataError(f"{options.classes}: {fault}, which label maps have: give others")
+            raise ConfigError(f"--ids, --reduce-zero-label: {fault}")
+        pairs = _draw(root, layout, pairs, findings, options)
     existing_files(str(root / path) for pair in pairs for path in pair)
     table = _table(layout)
-    sizes, pixels, contents = _inspect(root, layout, pairs, table, colors, findings)
+    sizes, pixels, contents = _inspect(root, layout, pairs, table, findings)
     for glob, count in layout.counts.items():
         matching = sum(_matches(glob, image) for image, _ in pairs)
         if matching != count and not options.unofficial:
@@ -132,10 +127,8 @@ def prepare_folder(published: str | None, root: Path, options: FolderOptions) ->
         raise DataError(f"{root}: every image is a test image: choose fewer with --test")
     for name, images in {"training images": left, **tests}.items():
         seen = np.flatnonzero(by_class[[*images], : len(layout.classes)].sum(axis=0))
-        told = (
-            f"the label maps of {name} show {{}} and ignored pixels: correct classes or ids (255 "
-        )
-        told += "is ignored unless a class has this color; pixels without a polygon are background)"
+        told = f"the label maps of {name} show {{}} and ignored pixels: correct classes or ids "
+        told += "(255 is ignored; pixels without a polygon are background)"
         if not len(seen):
             raise DataError(f"{root}: {told.format('no class')}")
         if new := [layout.classes[number] for number in seen if not by_class[left, number].any()]:
@@ -167,7 +160,7 @@ def prepare_folder(published: str | None, root: Path, options: FolderOptions) ->
     if published is not None:
         usual = Path("data", published.partition("_")[0])
         return Outcome([root / "splits"], closing=next_command(published, usual, root))
-    config = _write_config(root, layout, colors, sizes, made, options)
+    config = _write_config(root, layout, sizes, made, options)
     return Outcome([root / "splits"], closing=f"Next: {cli.program()} train {quote(str(config))}")
 
 
@@ -201,8 +194,8 @@ def _refuse_coco(root: Path, globs: Sequence[str]) -> None:
             )
 
 
-def _describe(root: Path, options: FolderOptions) -> tuple[Layout, Sequence[Sequence[int]]]:
-    """The layout that the options say, and the colors of label maps."""
+def _describe(root: Path, options: FolderOptions) -> Layout:
+    """The layout that the options say."""
     classes = options.classes
     if not options.images or not options.labels:
         raise ConfigError(
@@ -213,25 +206,13 @@ def _describe(root: Path, options: FolderOptions) -> tuple[Layout, Sequence[Sequ
     if options.ids is not None:
         if classes is not None:
             raise ConfigError("--classes: are Cityscapes' with --ids: give one of them")
-        return layout, ()
+        return layout
     if classes is None:
         raise ConfigError("--classes: is missing: a file with the names of the classes, in order")
     path = classes if classes.exists() else root / classes
     names, colors = read_classes(path, int(options.reduce_zero_label))
     palette = colors or [color_of(i) for i in range(len(names))]
-    return replace(layout, classes=names, palette=palette), colors
-
-
-def _have_colors(root: Path, pairs: Sequence[Sample], colors: Sequence[Sequence[int]]) -> bool:
-    """True for label maps of colors, or of gray values that are colors of classes and no ids."""
-    mode, gray = "", {r for r, g, b in colors if r == g == b}
-    with suppress(OSError, ValueError), Image.open(root / pairs[0][1]) as header:
-        mode = header.mode
-    if mode != "L" or len(gray) < len(colors):
-        return mode in ("RGB", "RGBA")
-    held = in_threads(lambda pair: np.unique(read_label(str(root / pair[1]))), pairs, "reading ids")
-    values = {*np.concatenate(held).tolist()}
-    return values <= gray and not values <= {*range(len(colors))}
+    return replace(layout, classes=names, palette=palette)
 
 
 def _table(layout: Layout) -> np.ndarray:
@@ -340,17 +321,17 @@ def _inspect(
     layout: Layout,
     pairs: Sequence[Sample],
     table: np.ndarray,
-    colors: Sequence[Sequence[int]],
     findings: Findings,
 ) -> tuple[Sequence[tuple[int, int]], Sequence[np.ndarray], Sequence[object]]:
     """(height, width), pixels by raw id, and a digest of the image's pixels, of every pair."""
 
+    read = read_first_channel if layout.first_channel else read_label
     fix = "" if layout.ids or layout.counts else ": name the class of each id from 0 in --classes"
 
     def look(pair: Sample) -> tuple[tuple[int, int], np.ndarray, object] | str:
         image, label = (str(root / path) for path in pair)
         try:
-            shown, raw = read_image(image), read_label(label, layout.first_channel, colors)
+            shown, raw = read_image(image), read(label)
         except DataError as error:
             return str(error)
         pixels, size = np.bincount(raw.ravel(), minlength=256), shown.shape[:2]
@@ -471,7 +452,6 @@ def _divide(kind: str, layout: Layout, seed: int, pool: Pool) -> Mapping[str, np
 def _write_config(
     root: Path,
     layout: Layout,
-    colors: Sequence[Sequence[int]],
     sizes: Sequence[tuple[int, int]],
     split: PreparedSplit,
     given: FolderOptions,
@@ -480,7 +460,6 @@ def _write_config(
     name = "own_" + re.sub(r"\W+", "_", root.resolve().name)  # no setting of the suite
     options = {"domain": layout.domain, "ids": given.ids}
     options |= {"reduce_zero_label": layout.reduce_zero_label}
-    options |= {"first_channel": layout.first_channel, "label_colors": colors}
     if given.ids is None:
         options |= {"classes": list(layout.classes), "palette": [*map(list, layout.palette)]}
     side = (np.median(axis) for axis in zip(*sizes, strict=True))

@@ -1,9 +1,12 @@
 """``--from cvat``: CVAT's "Segmentation mask 1.1", colors that ``labelmap.txt`` names."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
-from fedseg.datasets.images import read_label
+import numpy as np
+
+from fedseg.datasets.images import read_image
 from fedseg.errors import ConfigError, DataError
 
 from .classes import read_text
@@ -40,7 +43,22 @@ def read_cvat(labels: Path, images: Path | None) -> Imported:
         stem = mask.removesuffix(".png")
         if stem not in image_of:
             raise DataError(f"{folder}: has no image {stem}: name its folder with --images.")
-        ids = read_label(str(labels / MASKS / mask), colors=colors)
+        ids = _ids_of_colors(labels / MASKS / mask, colors)
         return Pair(image_of[stem], folder / image_of[stem], ids)
 
     return Imported(classes, colors, len(masks), map(read, masks))
+
+
+def _ids_of_colors(mask: Path, colors: Sequence[Sequence[int]]) -> np.ndarray:
+    """Read a picture of class colors as the position of each color in the table, uint8 [H, W]."""
+    picture = read_image(str(mask))
+    ids = np.zeros(picture.shape[:2], np.uint8)
+    known = np.zeros(picture.shape[:2], bool)
+    for number, color in enumerate(colors):
+        pixels = (picture == color).all(axis=2)
+        ids[pixels] = number
+        known |= pixels
+    if not known.all():
+        unknown = picture[~known][0].tolist()
+        raise DataError(f"{mask}: has the color {unknown}: add it to {LABELS}.")
+    return ids

@@ -263,8 +263,8 @@ class FolderOptions:
         type=Path,
         metavar="FILE",
         help=(
-            "class names in the order of their ids: NAME per line, or NAME,R,G,B for color label "
-            "maps"
+            "class names in the order of their ids: NAME per line, or NAME,R,G,B with the color of "
+            "pictures"
         ),
     )
     ids: str | None = option(
@@ -283,11 +283,6 @@ class FolderOptions:
         False,
         action="store_true",
         help="label id 0 is ignored, and classes start at 1",
-    )
-    first_channel: bool = option(
-        False,
-        action="store_true",
-        help="label ids are in the first of three channels",
     )
     domain: str | None = option(
         None,
@@ -411,7 +406,7 @@ The split is written to ROOT/splits/{{train,test}};
         "Check images and label maps of any layout, and write a federated split and a config.",
         f"""\
 The wildcards of --images and --labels match the same text in the paths of an image and of its label
-map. Label maps are lossless images, .npy, or polygons of labelme or Cityscapes (.json), which are
+map. Label maps are PNG with ids, or polygons of labelme or Cityscapes (.json), which are
 rasterized into ROOT/drawn. Prints a summary, and writes ROOT/splits and a training config in ROOT.
 
 examples:

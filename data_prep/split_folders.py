@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from fedseg.datasets.images import existing_files
+from fedseg.datasets.file_lists import existing_files
 from fedseg.datasets.scenes import find_label
 from fedseg.errors import DataError
 from fedseg.files import write_text

@@ -33,7 +33,6 @@ PATTERNS: Mapping[str, Role] = {
     "visualizer": PLACE,
     # the machine, and when a run is looked at
     "**.data_root": ENVIRONMENT,
-    "**.dataset.cache": ENVIRONMENT,
     "**.num_workers": ENVIRONMENT,
     "**.prefetch_factor": ENVIRONMENT,
     "train_dataloader.timeout": ENVIRONMENT,

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import PositiveInt
 
-from fedseg.datasets.images import existing_files
+from fedseg.datasets.file_lists import existing_files
 from fedseg.datasets.photos import PhotoDataset, rows_checksum
 from fedseg.errors import ConfigError, DataError
 from fedseg.names import PREPARED_BY

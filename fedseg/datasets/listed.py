@@ -10,12 +10,15 @@ from unicodedata import normalize
 
 import cv2
 import numpy as np
+import torch
 from annotated_types import MinLen
 from mmseg.utils import ade_classes, ade_palette, voc_classes, voc_palette
+from torchvision.io import decode_image
 
+from fedseg.datasets.images import read_bytes
 from fedseg.datasets.scenes import COLORS, TO_CITYSCAPES
 from fedseg.datasets.segmentation import IGNORE, SegmentationDataset
-from fedseg.errors import ConfigError
+from fedseg.errors import ConfigError, DataError
 from fedseg.files import digest, read_json
 from fedseg.names import NAME_RULE, is_name
 from fedseg.registry import DATASETS, build, find_class
@@ -36,7 +39,7 @@ class Layout:
     ids: str | None = None  # of TO_CITYSCAPES
     names: Sequence[str] = ()  # of the ids, where labels are polygons
     domain: str | None = None  # template, see find_domain
-    first_channel: bool = False
+    first_channel: bool = False  # of 16 bits, as SYNTHIA's
     reduce_zero_label: bool = False
     test: Sequence[str] = ()  # as in fedseg prepare
     clients: int | None = None  # None: the domains
@@ -113,6 +116,17 @@ def find_domain(template: str | None, image: str) -> str:
     return domain
 
 
+def read_first_channel(path: str) -> np.ndarray:
+    """Read SYNTHIA's label map, a PNG of 16 bits and three channels: uint8 [H, W] of the first."""
+    try:
+        ids = decode_image(torch.frombuffer(bytearray(read_bytes(path)), dtype=torch.uint8))[0]
+    except RuntimeError as error:
+        raise DataError(f"{path}: cannot be decoded ({error}): extract the file again.") from error
+    if ids.dtype != torch.uint16 or ids.numpy().max() > 255:
+        raise DataError(f"{path}: must have ids 0 to 255 in 16 bits: extract the file again.")
+    return ids.numpy().astype(np.uint8)
+
+
 def color_of(index: int) -> list[int]:
     """[r, g, b] of a class in Pascal VOC's color map, which labelme uses too."""
     return [
@@ -137,9 +151,9 @@ class ListedDataset(SegmentationDataset):
             ``{domain}``, see :func:`find_domain`. None: all images are of the domain ``all``.
         domains: only images of these domains, a name or a list; None takes all.
         reduce_zero_label: id 0 is ignored, and classes begin at 1.
-        first_channel: of label files with three channels the first has the ids.
-        label_colors: [r, g, b] of each raw id from 0, if label files have colors.
     """
+
+    first_channel = False
 
     def __init__(
         self,
@@ -152,8 +166,6 @@ class ListedDataset(SegmentationDataset):
         domain: str | None = None,
         domains: str | Sequence[str] | None = None,
         reduce_zero_label: bool = False,
-        first_channel: bool = False,
-        label_colors: Sequence[Sequence[int]] = (),
         **kwargs: Any,
     ) -> None:
         if layout is not None:
@@ -163,15 +175,13 @@ class ListedDataset(SegmentationDataset):
                 "ids": ids,
                 "domain": domain,
                 "reduce_zero_label": reduce_zero_label,
-                "first_channel": first_channel,
-                "label_colors": label_colors,
             }
             for field, value in defined_by_layout.items():
                 if value:
                     raise ConfigError(f"dataset.{field}: {layout} has its own: leave it out")
             of = LAYOUTS[layout]
             classes, palette, ids, domain = of.classes, of.palette, of.ids, of.domain
-            reduce_zero_label, first_channel = of.reduce_zero_label, of.first_channel
+            reduce_zero_label, self.first_channel = of.reduce_zero_label, of.first_channel
         elif isinstance(ids, str) and not classes:
             classes, palette = tuple(COLORS), tuple(COLORS.values())
         if not classes:
@@ -179,12 +189,14 @@ class ListedDataset(SegmentationDataset):
         self.classes = tuple(classes)
         self.palette = [*map(list, palette or map(color_of, range(256)))][: len(classes)]
         self.domain, self.reduce_zero_label = domain, reduce_zero_label
-        self.first_channel, self.label_colors = first_channel, label_colors
         if ids is not None:
             self.label_ids = ids_of(ids)
         self.wanted = domains
         super().__init__(data_root, split, **kwargs)
         check_names(ids, self.listed.values())
+
+    def read_label(self, path: str) -> np.ndarray:
+        return read_first_channel(path) if self.first_channel else super().read_label(path)
 
     def label_of(self, image: str) -> str:
         return self.listed[image]
@@ -277,7 +289,7 @@ class JoinedDataset(SegmentationDataset):
         part, at, table = self._places[index % self.unmirrored]
         return cv2.LUT(part._train_ids_of(at), table)
 
-    def _decode(self, index: int) -> tuple[np.ndarray, np.ndarray]:
+    def read(self, index: int) -> tuple[np.ndarray, np.ndarray]:
         part, at, table = self._places[index % self.unmirrored]
         image, label = part.read(at)
         return image, cv2.LUT(label, table)

@@ -12,7 +12,7 @@ from typing import Any, Literal
 with redirect_stdout(None):  # it prints which optional package is not there
     from mmseg.datasets import BaseSegDataset
 
-from fedseg.datasets.images import check_exist
+from fedseg.datasets.file_lists import check_exist
 from fedseg.datasets.listed import check_names, find_domain, ids_of
 from fedseg.datasets.photos import rows_checksum
 from fedseg.datasets.scenes import COLORS, TO_CITYSCAPES
@@ -43,8 +43,6 @@ class MMSegDataset(SegmentationDataset):
         ids: the class of each raw id from 0, 255 to ignore; or the name of a map to the 19 classes
             of Cityscapes, which are the classes then (``train_ids``, ``cityscapes``, ``gta5``,
             ``synthia``, ``idd``, ``mapillary_v1_a``, ``mapillary_v1_b``); None: as the source says.
-        first_channel: of label files with three channels the first has the ids.
-        label_colors: [r, g, b] of each raw id from 0, if label files have colors.
     """
 
     tool = ""  # no command makes its folder
@@ -55,8 +53,6 @@ class MMSegDataset(SegmentationDataset):
         domain: str | None = None,
         domains: str | Sequence[str] | None = None,
         ids: Literal[tuple(TO_CITYSCAPES)] | Sequence[int] | None = None,
-        first_channel: bool = False,
-        label_colors: Sequence[Sequence[int]] = (),
         pipeline: Sequence[Mapping[str, Any]] = (),
         style: Mapping[str, Any] | None = None,
         mirror: bool = False,
@@ -65,7 +61,6 @@ class MMSegDataset(SegmentationDataset):
         if "label_map" in (source.get("metainfo") or ()):  # which the library would leave out
             raise ConfigError("dataset.source.metainfo: has a label_map: set dataset.ids instead")
         listed = _build_source(source)
-        self.first_channel, self.label_colors = first_channel, label_colors
         self.classes, self.palette = listed.metainfo.get("classes"), listed.metainfo["palette"]
         if isinstance(ids, str):
             self.classes, self.palette = tuple(COLORS), list(COLORS.values())

@@ -13,15 +13,13 @@ import numpy as np
 import torch
 from pydantic import PositiveInt
 from torch.utils.data import Dataset
-from torchvision.datasets.folder import IMG_EXTENSIONS
 
-from fedseg.datasets.images import check_exist, is_hidden, read_image, walk_files
+from fedseg.datasets.file_lists import check_exist, is_hidden, walk_files
+from fedseg.datasets.images import ENDINGS, read_image
 from fedseg.datasets.transforms import Pipeline
 from fedseg.errors import DataError, MissingDataError
 from fedseg.registry import DATASETS
 
-MORE = (".avif", ".gif", ".jfif", ".jp2", ".pbm", ".pcx", ".ras", ".sgi", ".tga")
-SUFFIXES = (*IMG_EXTENSIONS, *MORE)
 PIPELINES = {
     "train": (dict(type="RandomResizedCrop", size=(224, 224)), dict(type="HorizontalFlip", p=0.5)),
     "test": (
@@ -117,12 +115,12 @@ class ImageFolderDataset(PhotoDataset):
         for name in walk_files(folder):
             of, *inner = name.split("/")
             path = os.path.join(folder, name)
-            if inner and name.lower().endswith(SUFFIXES) and not is_hidden(name):
+            if inner and name.lower().endswith(ENDINGS) and not is_hidden(name):
                 samples.append((path, numbers[normalize("NFC", of)]))
             else:
                 others.append(path)
         samples.sort(key=lambda sample: sample[1])
-        endings = f"images end in {', '.join(sorted(SUFFIXES))}"
+        endings = f"images end in {', '.join(ENDINGS)}"
         if others := sorted(others):
             listed = f"{', '.join(others[:5])}{', ...' * (len(others) > 5)}"
             told = f"{len(others)} files are skipped, they are no images of a class ({listed})"

@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 from mmseg.utils import cityscapes_classes, cityscapes_palette
 
-from fedseg.datasets.images import read_label
+from fedseg.datasets import images
 from fedseg.datasets.segmentation import IGNORE, SegmentationDataset
 from fedseg.errors import DataError
 from fedseg.registry import DATASETS
@@ -75,7 +75,7 @@ def find_label(path: str) -> str:
 
 def read_raw(path: str) -> np.ndarray:
     """The raw ids of a label map, also of one with Cityscapes' train ids: uint8 [H, W]."""
-    label = read_label(path)
+    label = images.read_label(path)
     if not path.endswith("_gtFine_labelTrainIds.png"):
         return label
     if unknown := sorted({*np.unique(label).tolist()} - {*TO_CITYSCAPES["train_ids"]}):
@@ -104,8 +104,8 @@ class CityscapesDataset(SegmentationDataset):
         self.files = [(image, find_label(label)) for image, label in self.files]
         super().check_files()
 
-    def read_raw(self, label: str) -> np.ndarray:
-        return read_raw(label)
+    def read_label(self, path: str) -> np.ndarray:
+        return read_raw(path)
 
 
 @DATASETS.register_module()
@@ -124,7 +124,6 @@ class IDDADataset(SegmentationDataset):
     image_pattern = r"(?P<domain>[^/]+)/[^/]+/(?P<name>[^/]+)\.\w+"
     label_pattern = r"\g<domain>/Semantic/\g<name>.png"
     label_ids = dict.fromkeys(range(256), IGNORE) | dict(enumerate(_IDDA_TRAIN_IDS))
-    ignore_unlisted = True
 
     def condition_of(self, domain: str) -> str:
         """Town and weather of a domain, without its viewpoint."""

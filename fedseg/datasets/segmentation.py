@@ -3,11 +3,9 @@
 import copy
 import os
 import re
-import warnings
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import cv2
@@ -15,11 +13,11 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset
 
-from fedseg.datasets.images import check_exist, read_image, read_label
+from fedseg.datasets import images
+from fedseg.datasets.file_lists import check_exist
 from fedseg.datasets.style import build_style
 from fedseg.datasets.transforms import IGNORE, Pipeline
 from fedseg.errors import ConfigError, DataError
-from fedseg.files import atomic_writer, digest
 from fedseg.names import ERASED, PREPARED_BY, made_by
 from fedseg.partition.split_files import read_split
 
@@ -47,8 +45,6 @@ class SegmentationDataset(Dataset):
         style: a style transfer before the pipeline, for example
             ``dict(type='LABStyle', p=0.5)``; see :mod:`fedseg.datasets.style`.
         test_mode: image and label may leave the pipeline in different sizes.
-        cache: a folder that keeps decoded pairs, 4 bytes a pixel, until their files change; reading
-            them is faster than decoding, with the same bits.
 
     Attributes:
         users: per sample, the user that holds it.
@@ -69,16 +65,12 @@ class SegmentationDataset(Dataset):
     label_root: ClassVar[str] = ""
     image_pattern: ClassVar[str]  # regular expression of an image path, with a group "domain"
     label_pattern: ClassVar[str]  # the label path, by the groups of image_pattern: r"\1.png"
-    # Raw id in a label file -> train id. An id that is not listed is an error, unless
-    # ``ignore_unlisted``. Without it raw ids are train ids, and 255 is ignored; if
+    # Raw id in a label file -> train id. An id that is not listed is an error. Without it raw
+    # ids are train ids, and 255 is ignored; if
     # ``reduce_zero_label``, 0 is ignored too and the classes begin at 1.
     label_ids: Mapping[int, int]
-    ignore_unlisted: ClassVar[bool] = False
     reduce_zero_label: ClassVar[bool] = False
-    first_channel: bool = False  # of label files with three channels it has the ids
-    label_colors: Sequence[Sequence[int]] = ()  # [r, g, b] of each raw id, if files have colors
     tool = "fedseg.partition.write_split"
-    cache: str | None = None
     split = ""
     known: Mapping[int, Collection[int]] | None = None
 
@@ -91,9 +83,7 @@ class SegmentationDataset(Dataset):
         style: Mapping[str, Any] | None = None,
         mirror: bool = False,
         test_mode: bool = False,
-        cache: str | None = None,
     ) -> None:
-        self.cache = cache
         self.data_root = os.fspath(data_root)
         self.split = os.path.join(self.data_root, os.fspath(split))
         self._read_split(users)
@@ -120,15 +110,15 @@ class SegmentationDataset(Dataset):
         self._train_ids[list(self.label_ids)] = list(self.label_ids.values())
         self._unknown = np.ones(256, np.uint8)
         self._unknown[list(self.label_ids)] = 0
-        images = [image for image, _ in self.files]
+        paths = [image for image, _ in self.files]
         kind = SegmentationDataset  # of what may lend styles
-        self.style = build_style(style, images, self.domains, self.condition_of, kind)
+        self.style = build_style(style, paths, self.domains, self.condition_of, kind)
         self.unmirrored = len(self.files)
         if mirror:
             self.users, self.domains, self.files = 2 * self.users, 2 * self.domains, 2 * self.files
 
     def _check_ids(self) -> None:
-        """Complete ``label_ids``; ConfigError if these or colors are no ids of the classes."""
+        """Complete ``label_ids``; ConfigError if these are no ids of the classes."""
         name, first = type(self).__name__, int(self.reduce_zero_label)
         if not 0 < len({*self.classes}) == len(self.classes) <= IGNORE - first:
             must = f"must be 1 to {IGNORE - first} names, each once"
@@ -143,14 +133,10 @@ class SegmentationDataset(Dataset):
                 told = f"and classes 0 to {len(self.classes) - 1}, or {IGNORE} to ignore"
                 fault = f"has {raw!r}: {train!r}, but ids are 0 to 255, {told}"
                 raise ConfigError(f"{name}.label_ids: {fault}")
-        for field in ("palette", "label_colors"):
-            colors = [tuple(color) for color in getattr(self, field)]
-            right = all(len(color) == 3 and {*color} <= set(range(256)) for color in colors)
-            least = len(self.classes) if field == "palette" else len(colors)
-            if not right or not least <= len(colors if field == "palette" else {*colors}) <= 256:
-                must = "must be up to 256 lists [r, g, b] of 0 to 255, "
-                must += "one for each class" if field == "palette" else "each once"
-                raise ConfigError(f"{name}.{field}: {must}")
+        right = all(len(color) == 3 and {*color} <= {*range(256)} for color in self.palette)
+        if not right or not len(self.classes) <= len(self.palette) <= 256:
+            must = "must have a list [r, g, b] of 0 to 255 for each class"
+            raise ConfigError(f"{name}.palette: {must}")
 
     def label_of(self, image: str) -> str:
         """The label path (below ``label_root``) that belongs to an image path of the split."""
@@ -236,43 +222,22 @@ class SegmentationDataset(Dataset):
 
     def read(self, index: int) -> tuple[np.ndarray, np.ndarray]:
         """One pair as on disk: image uint8 [H, W, 3] RGB, label uint8 [H, W] of train ids."""
-        if self.cache is None:
-            return self._decode(index)
-        path = Path(self.cache, f"{self._cache_key(index)}.npy")
-        image, label = _load_kept(path)
-        sound = image.dtype == label.dtype == np.uint8
-        if not sound or image.shape != (*label.shape, 3):
-            image, label = self._decode(index)
-            if not _keep(path, image, label):
-                self.cache = None
-        return image, label
-
-    def has_labels(self) -> bool:
-        """Whether any pixel has a class; reads label maps up to the first that has one."""
-        return any((self._train_ids_of(index) != IGNORE).any() for index in range(len(self)))
-
-    def _cache_key(self, index: int) -> str:
-        """Digest of what a pair depends on: its files and how their ids are read."""
-        files = [(os.path.abspath(p), os.stat(p)) for p in self.files[index] if os.path.exists(p)]
-        facts = [(path, status.st_size, status.st_mtime_ns) for path, status in files]
-        ids = self._train_ids.tolist(), self._unknown.tolist()
-        return digest([facts, ids, self.first_channel, self.label_colors])
-
-    def _decode(self, index: int) -> tuple[np.ndarray, np.ndarray]:
         image_path, label_path = self.files[index]
-        image, raw = read_image(image_path), self.read_raw(label_path)
+        image, raw = images.read_image(image_path), self.read_label(label_path)
         if image.shape[:2] != raw.shape:
-            turned = image.shape[:2] == raw.shape[::-1]
-            fix = "turn the label map as the image is displayed, by its EXIF orientation"
             raise DataError(
                 f"{label_path}: is {list(raw.shape)}, but its image {image_path} is "
-                f"{list(image.shape[:2])} [H, W]: {fix if turned else 'restore the original files'}"
+                f"{list(image.shape[:2])} [H, W] as displayed: restore the original files."
             )
-        if not self.ignore_unlisted and cv2.countNonZero(cv2.LUT(raw, self._unknown)):
+        if cv2.countNonZero(cv2.LUT(raw, self._unknown)):
             unknown = sorted(set(np.unique(raw).tolist()) - set(self.label_ids))
             fault = f"{type(self).__name__} has no label ids {unknown}"
             raise DataError(f"{label_path}: {fault}: is it a label map of this data set?")
         return image, cv2.LUT(raw, self._train_ids)
+
+    def has_labels(self) -> bool:
+        """Whether any pixel has a class; reads label maps up to the first that has one."""
+        return any((self._train_ids_of(index) != IGNORE).any() for index in range(len(self)))
 
     def class_pixels(self) -> np.ndarray:
         """Pixels of each class in each sample, int64 [N, classes], from every label map."""
@@ -284,11 +249,11 @@ class SegmentationDataset(Dataset):
         return np.bincount(self._train_ids_of(index).ravel(), minlength=256)[: len(self.classes)]
 
     def _train_ids_of(self, index: int) -> np.ndarray:
-        return cv2.LUT(self.read_raw(self.files[index][1]), self._train_ids)
+        return cv2.LUT(self.read_label(self.files[index][1]), self._train_ids)
 
-    def read_raw(self, label: str) -> np.ndarray:
-        """The raw ids of a label file, uint8 [H, W]."""
-        return read_label(label, self.first_channel, self.label_colors)
+    def read_label(self, path: str) -> np.ndarray:
+        """Read the raw ids of a label file, uint8 [H, W]; a subclass may read another format."""
+        return images.read_label(path)
 
     def _read_split(self, wanted: str | Sequence[str] | None) -> None:
         for field, folder in (("data_root", self.data_root), ("split", self.split)):
@@ -327,8 +292,11 @@ class SegmentationDataset(Dataset):
                     f"{self.split}: user {user!r}: the label of {x} is {label}, not {y}: write the "
                     f"split again with {self.tool}"
                 )
-        images, maps = (os.path.join(self.data_root, r) for r in (self.image_root, self.label_root))
-        self.files = [(os.path.join(images, x), os.path.join(maps, y)) for _, x, y in samples]
+        image_root = os.path.join(self.data_root, self.image_root)
+        label_root = os.path.join(self.data_root, self.label_root)
+        self.files = [
+            (os.path.join(image_root, x), os.path.join(label_root, y)) for _, x, y in samples
+        ]
         self.check_files()
 
     def check_files(self) -> None:
@@ -336,23 +304,3 @@ class SegmentationDataset(Dataset):
         paths = [path for pair in self.files for path in pair]
         fix = f"put them there, or write the split again with {self.tool}"
         check_exist(paths, self.data_root, fix)
-
-
-def _load_kept(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Two arrays of a file; two that fit nothing if it is not there yet or damaged."""
-    try:
-        with open(path, "rb") as file:
-            return np.load(file), np.load(file)
-    except Exception:
-        return np.zeros(0, np.int8), np.zeros(0)
-
-
-def _keep(path: Path, image: np.ndarray, label: np.ndarray) -> bool:
-    try:
-        with atomic_writer(path, "wb") as file:
-            np.save(file, image)
-            np.save(file, label)
-    except OSError as error:
-        warnings.warn(f"{path}: is left out of dataset.cache ({error})", stacklevel=3)
-        return False
-    return True

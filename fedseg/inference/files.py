@@ -8,10 +8,9 @@ from typing import Any
 import cv2
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
-from torchvision.datasets.folder import IMG_EXTENSIONS
 
-from fedseg.datasets.images import is_hidden
-from fedseg.datasets.photos import SUFFIXES
+from fedseg.datasets.file_lists import is_hidden
+from fedseg.datasets.images import ENDINGS
 from fedseg.errors import DataError
 from fedseg.files import atomic_writer, make_folder, write_text
 from fedseg.inference.predictor import Predictor, pixels_of
@@ -30,7 +29,7 @@ def find_images(paths: Sequence[str | Path]) -> dict[str, Path]:
     for given in map(Path, paths):
         if not given.exists():
             raise DataError(f"{given}: does not exist: name an image, a video or a folder of them")
-        kinds = sorted({*SUFFIXES, *IMG_EXTENSIONS, *VIDEOS})
+        kinds = sorted({*ENDINGS, *VIDEOS})
         found_there = (path for path in given.rglob("*") if path.is_file())
         there = sorted(p for p in found_there if not is_hidden(p.relative_to(given).as_posix()))
         inside = [path for path in there if path.suffix.lower() in kinds]

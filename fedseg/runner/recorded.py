@@ -202,8 +202,6 @@ def _unknown_types(value: Any, field: str, allowed: Collection[str]) -> Iterator
     for place, part in walk(value, field):
         if not isinstance(part, Mapping):
             continue
-        if "cache" in part:  # of a data set: nothing is written where a stranger says
-            part["cache"] = None
         if "_scope_" in part:
             raise ConfigError(f"{place}._scope_: is not allowed in a recorded config")
         kind = part.get("type", "")

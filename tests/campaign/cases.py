@@ -86,7 +86,7 @@ KINDS: dict[str, tuple[int, list[Source]]] = {
     "image": (
         250,
         [  # JPEG has no checksum, and a folder no list of its files: not everything shows
-            ("train on streets", PHOTOS, (d.CUTS, d.FOREIGN, PLACES, d.PICTURES, d.HALVED)),
+            ("train on streets", PHOTOS, (d.CUTS, d.FOREIGN, PLACES, d.PICTURES)),
             ("train on streets", LABELS, (d.BYTES, PLACES, d.PICTURES, d.MAPS)),
             ("train", "data/*.npy", ARRAYS),
             ("train", "data/dataset.json", JSON),

@@ -64,8 +64,8 @@ def replaced(data: bytes) -> Damage:
     return edited(f"replaced by {data[:20]!r}", lambda *_: data)
 
 
-def _cut(part: float, end: bytes = b"") -> Damage:
-    return edited(f"cut at {part:.3f}{' with an end' * bool(end)}", lambda d, i: d[:i] + end, part)
+def _cut(part: float) -> Damage:
+    return edited(f"cut at {part:.3f}", lambda d, i: d[:i], part)
 
 
 def _flipped(part: float, bit: int) -> Damage:
@@ -85,7 +85,6 @@ def _without(part: float, size: int) -> Damage:
 
 parts = st.integers(0, 999).map(lambda number: number / 1000)
 CUTS = st.builds(_cut, parts)
-HALVED = st.builds(_cut, st.integers(50, 95).map(lambda n: n / 100), st.just(b"\xff\xd9"))
 PAGES = [b"", b"\0" * 64, b"<html>404 Not Found</html>", b"PK\x03\x04", b"\x1f\x8b", b"\x89PNG"]
 FOREIGN = (st.sampled_from(PAGES) | st.binary(min_size=1, max_size=200)).map(replaced)
 BYTES = st.one_of(

@@ -215,7 +215,6 @@ def test_cvat(tmp_path, prepare):
     assert (root / "classes.txt").read_text().splitlines() == lines
     ids = np.array(Image.open(root / "labels/b/1.png"))
     assert (ids == np.arange(HEIGHT * WIDTH).reshape(HEIGHT, WIDTH) % 3).all()
-    assert "label_colors" not in (root / "own_pets.py").read_text()
     (folder / "JPEGImages").rename(tmp_path / "photos")
     assert "has no image a/0: name its folder with --images" in prepare.fails(*command)
     prepare(*command, "--images", tmp_path / "photos")

@@ -53,8 +53,6 @@ LAYOUTS_OWN = {
     "ids": "gta5",
     "domain": "{domain}/*",
     "reduce_zero_label": True,
-    "first_channel": True,
-    "label_colors": [[1, 2, 3]],
 }
 
 

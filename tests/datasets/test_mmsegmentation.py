@@ -94,18 +94,6 @@ def test_maps_to_cityscapes(own: dict) -> None:
         build(DATASETS, {"type": "MMSegDataset", "source": own, "ids": "gta"}, "dataset")
 
 
-def test_colors_arrays_and_channels(own: dict, tmp_path: Path) -> None:
-    dataset = MMSegDataset(own)
-    path = dataset.files[0][1]
-    Image.fromarray(np.array([COLORS + COLORS[:1]], np.uint8)).save(path)
-    assert labels(MMSegDataset(own, label_colors=COLORS)) == [0, 1, 2, 0]
-    cv2.imwrite(path, np.array([[[7, 300, i] for i in (2, 1, 0, 0)]], np.uint16))
-    assert labels(MMSegDataset(own, first_channel=True)) == [2, 1, 0, 0]
-    for label in tmp_path.rglob("ann_dir/**/*.png"):
-        np.save(label.with_suffix(".npy"), np.array([[1, 1, 0, 255]]))
-    assert labels(MMSegDataset({**own, "seg_map_suffix": ".npy"})) == [1, 1, 0, 255]
-
-
 def test_ade20k(tmp_path: Path) -> None:
     source = {"type": "ADE20KDataset", "data_root": str(tmp_path)}
     source["data_prefix"] = {"img_path": "images/training", "seg_map_path": "annotations/training"}

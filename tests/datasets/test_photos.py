@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 from landmark_files import write_photo
-from PIL import Image
 
 from fedseg.datasets import ImageFolderDataset
 from fedseg.errors import DataError, MissingDataError
@@ -57,23 +56,17 @@ def test_what_is_wrong_with_a_folder(root):
     with pytest.raises(DataError, match="n04"):
         ImageFolderDataset(root, num_classes=4)
     (root / "empty").mkdir()
-    with pytest.raises(DataError, match=r"empty: has no images of any class.*\.webp"):
+    with pytest.raises(DataError, match=r"empty: has no images of any class.*\.png"):
         ImageFolderDataset(root, "empty")
 
 
-def test_other_endings_are_read_or_counted(root):
-    folder = root / "train" / "n01"
-    for number, ending in enumerate(("gif", "webp", "tif", "bmp", "ppm", "tga", "pcx", "sgi")):
-        Image.new("RGB", (300, 260), (40 * number, 0, 0)).save(folder / f"{number}.{ending}")
-    read = ImageFolderDataset(root, num_classes=3, pipeline=[])
-    assert read.labels.tolist() == [0] * 9 + [1, 1, 2]
-    assert [int(read[i]["inputs"][0].max()) for i in (1, 4)] == pytest.approx([40, 160], abs=1)
-    (folder / "a.heic").touch()
-    (folder / "circle").symlink_to(root / "train")  # not 40 times the same images
+def test_other_endings_are_skipped(root):
+    (root / "train" / "n01" / "a.heic").touch()
+    (root / "train" / "n01" / "circle").symlink_to(root / "train")  # not 40 times the same images
     (root / "train" / "loose.png").touch()
     (root / "train" / "__MACOSX").mkdir()
-    with pytest.warns(UserWarning, match=r"2 files are skipped.*loose\.png.*a\.heic.*\.webp"):
-        assert len(ImageFolderDataset(root, num_classes=3)) == len(read)
+    with pytest.warns(UserWarning, match=r"2 files are skipped.*loose\.png.*a\.heic.*\.png"):
+        assert len(ImageFolderDataset(root, num_classes=3)) == 4
 
 
 def test_class_folders_may_be_links(root):

@@ -149,7 +149,7 @@ def evaluation(
     repeats: int = 5,
     cfg_options: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """An evaluation beside the forward passes alone, and loading from a cache beside decoding."""
+    """Time an evaluation beside the forward passes alone, and loading."""
     cfg = load_config(config, work_dir=folder, options=cfg_options)
     engine.make_streets(cfg)
     with naming(cfg):
@@ -176,16 +176,10 @@ def evaluation(
         for index in test.samples:
             test.dataset[index]
 
-    def load_cached() -> None:
-        test.dataset.cache = str(folder / "cache")
-        load()
-        test.dataset.cache = None
-
-    sides = {"forward": predict, "evaluation": evaluate, "decoded": load, "cached": load_cached}
+    sides = {"forward": predict, "evaluation": evaluate, "loading": load}
     seconds = engine.alternate(sides, repeats)
     per_image = {name: median / images for name, median in engine.medians(seconds).items()}
     return {
         "seconds per image": per_image,
         "evaluation / forward": engine.median_ratio(seconds, "evaluation", "forward"),
-        "cached / decoded": engine.median_ratio(seconds, "cached", "decoded"),
     }
