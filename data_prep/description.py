@@ -51,9 +51,6 @@ class DataSet:
     prepare: str  # "module:function" of fedseg, called with a member, the root and the options
     fix: str  # what to do if the root does not exist
     members: Mapping[str, Any]  # what is prepared, by its name in the Python API
-    # "module:function" that draws the function's charts
-    show: str = "report.partition_charts:show_partition"
-    usual_root: str = ""  # "": data/MEMBER
     positional: bool = False  # whether the root is given without --root
     defaults: Mapping[str, Any] = field(default_factory=dict)  # of the command line alone
     left_out: Sequence[str] = ()  # fields of the options that do not apply
@@ -91,7 +88,7 @@ class DataSet:
     def root_of(self, member: str, root: Path | None = None, synthetic: bool = False) -> Path:
         """The given root, or the usual one of a member."""
         rendered = synthetic and isinstance(self.members[member], ImageSet)
-        return root or Path(SHAPES if rendered else self.usual_root or f"data/{member}")
+        return root or Path(SHAPES if rendered else f"data/{member}")
 
     def run(self, member: str, root: Path | None = None, **options: Any) -> "Outcome":
         """Prepare one of the members; without a root in its usual folder."""
@@ -121,7 +118,7 @@ class Outcome:
     """A prepared data set."""
 
     splits: Sequence[Path] = ()  # files or folders that were written
-    charts: Sequence[tuple[Any, ...]] = ()  # arguments of what shows a chart
+    charts: Sequence[tuple[Any, ...]] = ()  # arguments of report.partition_charts.show_partition
     closing: str = ""  # said at the end: what to do next
 
 

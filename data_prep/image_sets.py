@@ -1,19 +1,17 @@
-"""Labeled images: CIFAR, its corrupted test sets, MNIST, Landmarks. Nothing slow is imported."""
+"""Labeled images: CIFAR, MNIST, LEAF, Landmarks. Nothing slow is imported."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from fedseg.names import CORRUPTIONS, FOLDER, LANDMARKS_SOURCES, NO_SPLIT, OVERLAP, PARTITIONS
+from fedseg.names import LANDMARKS_SOURCES, NO_SPLIT, OVERLAP, PARTITIONS
 
 from .description import (
     OVERWRITE,
     PACHINKO,
     DataSet,
     ImageSet,
-    NonNegativeInt,
-    PositiveInt,
     ReleasedFiles,
     Selection,
     option,
@@ -245,42 +243,6 @@ class ImageOptions:
 
 
 @dataclass(frozen=True)
-class CorruptionOptions:
-    """The corrupted images to generate."""
-
-    folder: str = option(
-        FOLDER,
-        help="folder of the files, in ROOT",
-    )
-    corruptions: Sequence[Literal[CORRUPTIONS]] | None = option(
-        None,
-        action="extend",
-        nargs="+",
-        choices=CORRUPTIONS,
-        metavar="NAME",
-        help=f"which: {', '.join(CORRUPTIONS)} (default: all)",
-    )
-    limit: PositiveInt | None = option(
-        None,
-        type=int,
-        metavar="N",
-        help="corrupt N test images, stratified by class; not for published results",
-    )
-    seed: NonNegativeInt = option(
-        0,
-        type=int,
-        metavar="N",
-        help="of the noise",
-    )
-    workers: NonNegativeInt | None = option(
-        None,
-        type=int,
-        metavar="N",
-        help="number of processes; 0 or 1: only the main process (default: all cores, at most 8)",
-    )
-
-
-@dataclass(frozen=True)
 class LandmarksOptions:
     """The folder of photographs, and how thoroughly they are checked."""
 
@@ -309,7 +271,7 @@ class LandmarksOptions:
 
 
 PREPARED = """\
-The images are stored as memory-mapped arrays in ROOT with a checksum, which the next call verifies.
+The images are stored as arrays in ROOT with a checksum, which the next call verifies.
 Splits go to ROOT/splits/<name>.json, each with a chart and a note of its options."""
 
 IMAGE_SETS = (
@@ -337,30 +299,6 @@ examples:
         "put cifar-10-python.tar.gz (cifar-100-python.tar.gz), folders or .npz files there",
         {"cifar10": CIFAR10, "cifar100": CIFAR100},
         defaults={"partition": "dirichlet"},
-    ),
-    DataSet(
-        "cifar_c",
-        "CIFAR-10-C and CIFAR-100-C: test images under 19 corruptions",
-        "Verify CIFAR-10-C or CIFAR-100-C, and generate missing files from a prepared test set.",
-        """\
-ROOT is a folder written by fedseg prepare cifar. Official files (<corruption>.npy and labels.npy)
-in ROOT/corrupted are verified; missing ones are generated from the test set.
-
-examples:
-  all 19 corruptions of CIFAR-10 (2.9 GB):
-    fedseg prepare cifar_c data/cifar10
-  a quick look at two of them:
-    fedseg prepare cifar_c data/cifar10 --corruptions fog frost --limit 500 --folder look
-
-After an interruption the same command continues. contact_sheet.png next to the files shows an
-image under each corruption.""",
-        CorruptionOptions,
-        "data_prep.corrupted_sets:prepare",
-        "make it with fedseg prepare cifar",
-        {"cifar_c": None},
-        show="commands.prepare:show_contact_sheet",
-        usual_root="data/cifar10",
-        positional=True,
     ),
     DataSet(
         "mnist",

@@ -448,7 +448,7 @@ def prepare(data_set: str, root: str | Path | None = None, **options: Any) -> Pr
     """Verify or render a data set and write its splits, as ``fedseg prepare`` does.
 
     Args:
-        data_set: cityscapes, idda, camvid, cifar10, cifar100, cifar_c, mnist, landmarks,
+        data_set: cityscapes, idda, camvid, cifar10, cifar100, mnist, landmarks,
             segmentation or a published layout, such as acdc.
         root: its folder; default: ``data/<data_set>``, for rendered shapes ``data/demo_shapes``.
         options: those of ``fedseg prepare DATA_SET --help``, which are the fields of

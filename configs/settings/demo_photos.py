@@ -4,7 +4,7 @@ _base_ = "demo_shapes.py"
 __root = "data/cifar10"
 __test = dict(
     test=dict(dataset=dict(type="CIFAR10Dataset", data_root=__root)),
-    corrupted=dict(dataset=dict(data_root=__root)),
+    corrupted=None,
 )
 
 train_dataloader = dict(

@@ -6,8 +6,20 @@ _base_ = "../_base_/cifar10.py"
 __root = "data/demo_shapes"
 __test = dict(
     test=dict(dataset=dict(type="SyntheticShapesDataset", data_root=__root)),
-    # few of the test images, in a folder of their own
-    corrupted=dict(dataset=dict(data_root=__root, folder="demo_corrupted")),
+    # few of the test images under simple corruptions
+    corrupted=dict(
+        dataset=dict(
+            data_root=__root,
+            folder="demo_corrupted",
+            corruptions=[
+                "gaussian_noise",
+                "brightness",
+                "contrast",
+                "jpeg_compression",
+                "gaussian_blur",
+            ],
+        )
+    ),
 )
 
 train_dataloader = dict(

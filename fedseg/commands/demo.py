@@ -11,7 +11,7 @@ from fedseg import cli
 WORK_DIR = Path("work_dirs")
 TRUST = ()  # modules that the runs' configs name
 CIFAR = "data/cifar10"
-CORRUPTED_IMAGES = 200  # of the test set, each under 19 corruptions x 5 severities
+CORRUPTED_IMAGES = 200  # of the test set, each under 5 corruptions x 5 severities
 RARE = "class_weights"  # without it poles, lights and signs are never predicted
 SETTING = "demo_weather"
 METHODS = ((RARE,), ("silobn", "fedasam", "swa", RARE))
@@ -81,11 +81,11 @@ def write_page() -> Path:
 
 
 def train_images(options: Sequence[str]) -> None:
-    """A CNN, tested on clean and on corrupted images."""
+    """Train a CNN on CIFAR-10, or on rendered images and test it on corrupted ones, too."""
     from fedseg.data_prep.classification import prepare
-    from fedseg.data_prep.corrupted_sets import make_corrupted
+    from fedseg.data_prep.demo_corruptions import write_corruptions
     from fedseg.data_prep.image_files import find_images
-    from fedseg.data_prep.image_sets import CIFAR10, CorruptionOptions, ImageOptions
+    from fedseg.data_prep.image_sets import CIFAR10, ImageOptions
     from fedseg.datasets.arrays import INDEX, is_synthetic
     from fedseg.errors import Interrupted
     from fedseg.names import SHAPES
@@ -102,10 +102,11 @@ def train_images(options: Sequence[str]) -> None:
     config["overwrite"] = not config["resume"]
     print(f"images in {root}", file=sys.stderr, flush=True)
     prepare(CIFAR10, root, ImageOptions(synthetic=not real))
-    folder = config.val_dataloader.corrupted.dataset.folder
-    text = f"{CORRUPTED_IMAGES} test images under 19 corruptions in {root / folder}"
-    print(text, file=sys.stderr, flush=True)
-    make_corrupted(root, CorruptionOptions(folder, limit=CORRUPTED_IMAGES))
+    if not real:
+        folder = config.val_dataloader.corrupted.dataset.folder
+        text = f"{CORRUPTED_IMAGES} test images under 5 corruptions in {root / folder}"
+        print(text, file=sys.stderr, flush=True)
+        write_corruptions(root, folder, CORRUPTED_IMAGES)
     again = ", continuing where it stopped" if config.resume else ""
     print(f"training in {config.work_dir}{again}", file=sys.stderr, flush=True)
     try:

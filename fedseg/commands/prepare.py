@@ -2,12 +2,10 @@
 
 import sys
 from pathlib import Path
-from typing import Any
 
 from fedseg import cli
 from fedseg.commands.main import choose
 from fedseg.data_prep.data_sets import DATA_SETS, owner_of
-from fedseg.data_prep.description import resolve
 
 WEIGHTS = "weights"  # the only name that is no data set's
 WEIGHTS_DETAILS = """\
@@ -43,9 +41,11 @@ def main() -> None:
         flags += [data_set.flags[way] for way in WAYS if way in data_set.flags]
         fix = f"{data_set.fix}{', or give ' if flags else ''}{' or '.join(flags)}"
         cli.check_there([data_set.root_of(member, root)], fix)
+    from fedseg.report.partition_charts import show_partition
+
     outcome = data_set.run(member, root, **options)
     for chart in outcome.charts:
-        resolve(data_set.show)(*chart)
+        show_partition(*chart)
     print(outcome.closing)
 
 
@@ -66,11 +66,3 @@ def write_weights(words: list[str]) -> None:
     if left_out:
         print(f"left out: {', '.join(left_out)}")
     print(f"wrote {out}")
-
-
-def show_contact_sheet(dataset: Any, path: Path) -> None:
-    """Write a picture of images under each corruption."""
-    from fedseg.report.corruptions import draw_contact_sheet
-    from fedseg.report.drawing import save_figure
-
-    save_figure(draw_contact_sheet(dataset), path)

@@ -1,4 +1,4 @@
-"""Labeled small images as arrays: in memory, or memory-mapped from a prepared folder.
+"""Labeled small images as arrays in memory, from a prepared folder.
 
 A prepared folder holds, for each of ``train`` and ``test``, ``<split>_images.npy`` (uint8
 [N, H, W, C]) and ``<split>_labels.npy`` (int64 [N]), beside ``dataset.json`` with the class names,
@@ -11,6 +11,7 @@ import os
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
+from tokenize import TokenError
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -25,6 +26,8 @@ from fedseg.files import atomic_writer, read_json, write_text
 from fedseg.names import CONTROL, PREPARED_BY, made_by
 from fedseg.registry import DATASETS
 
+# What numpy.load raises for a damaged file: its header is parsed as Python.
+DAMAGED = (OSError, EOFError, ValueError, SyntaxError, TokenError, MemoryError)
 SPLITS = ("train", "test")
 INDEX = "dataset.json"
 USERS = "train_users.npy"
@@ -47,7 +50,6 @@ class Origin(BaseModel):
 
     model_config = STRICT
     synthetic: bool | None = None
-    embedded: None = None  # its name in an early version
 
 
 class FolderIndex(Origin):
@@ -77,7 +79,7 @@ class ImageArrays(Dataset):
     ``dataset[i]`` is ``dict(inputs=uint8 [C, H, W], data_samples=int64 [])``.
 
     Args:
-        images: uint8 [N, H, W, C], may be memory-mapped.
+        images: uint8 [N, H, W, C].
         labels: integers [N], from 0 to the number of classes - 1.
         classes: class names.
         coarse_labels: the superclass of each class, integers [classes] (CIFAR-100).
@@ -124,14 +126,6 @@ class ImageArrays(Dataset):
     def __len__(self) -> int:
         return len(self.labels)
 
-    def check_files(self) -> None:
-        """Raise DataError if a mapped file was cut: reading it would end the process (SIGBUS)."""
-        mapped = self.images, getattr(self.images, "base", None)
-        for array in getattr(self.images, "files", mapped):
-            path = Path(getattr(array, "filename", None) or ".")
-            if path.is_file() and path.stat().st_size < array.offset + array.nbytes:
-                raise DataError(f"{path}: was truncated during the run: prepare the images again")
-
     def gather(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Images uint8 [n, H, W, C] and labels int64 [n] of some samples, as contiguous arrays."""
         return np.ascontiguousarray(self.images[indices]), self.labels[indices]
@@ -163,18 +157,23 @@ class PreparedFolder(ImageArrays):
             how = made_by(self.tool, root)
             raise MissingDataError(f"{path}: is missing: make it with {how}, or set data_root")
         index = read_index(path)
-        facts = [(split, tuple(index["splits"][split]["shape"]), self.shape) for split in SPLITS]
-        facts.append(("classes", len(index["classes"]), self.num_classes))
-        for field, value, expected in facts:
-            if expected not in (None, value):
-                fault = f"{field}: {value}, but {type(self).__name__} has {expected}"
-                raise DataError(f"{path}: {fault}: use another dataset.type or dataset.data_root")
+        for split in SPLITS:
+            self._require(path, split, tuple(index["splits"][split]["shape"]), self.shape)
+        self._require(path, "classes", len(index["classes"]), self.num_classes)
         return index
+
+    def _require(self, path: Path, field: str, value: Any, expected: Any) -> None:
+        """Raise DataError unless a value of the index is what this data set has."""
+        if expected is not None and value != expected:
+            raise DataError(
+                f"{path}: {field}: {value}, but {type(self).__name__} has {expected}: use another "
+                "dataset.type or dataset.data_root"
+            )
 
 
 @DATASETS.register_module()
 class StoredImages(PreparedFolder):
-    """Images of a prepared folder, memory-mapped.
+    """Images of a prepared folder, read into memory.
 
     Args:
         data_root: the folder; a tool ``fedseg prepare`` writes it.
@@ -414,16 +413,19 @@ def is_rendered(dataset: Any) -> bool:
     return any([is_synthetic(root, strict=True) for root in roots if root])
 
 
-def load_array(path: Path, fix: str) -> np.ndarray:
-    """A memory-mapped ``.npy`` file; ``fix`` says in messages what to do."""
+def load_array(path: Path, fix: str, mmap_mode: Literal["r"] | None = None) -> np.ndarray:
+    """Read a ``.npy`` file.
+
+    Args:
+        fix: what to do about a missing or damaged file, for the message.
+        mmap_mode: ``"r"`` maps the file into memory instead of reading it.
+    """
     if not path.is_file():
         raise MissingDataError(f"{path}: is missing: {fix}")
     try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
-        if not isinstance(array, np.memmap):
-            raise ValueError("an archive of arrays")
-        if path.stat().st_size != array.offset + array.nbytes:
-            raise ValueError("it has data after the array")
-    except Exception as error:  # a damaged header raises whatever Python's parser does
+        array = np.load(path, mmap_mode=mmap_mode, allow_pickle=False)
+    except DAMAGED as error:
         raise DataError(f"{path}: is damaged ({error}): {fix}") from error
+    if not isinstance(array, np.ndarray):
+        raise DataError(f"{path}: must be one array, not an archive of arrays: {fix}")
     return array

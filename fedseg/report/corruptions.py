@@ -1,16 +1,15 @@
-"""Accuracy under corruptions as a picture; a contact sheet of the images themselves."""
+"""Accuracy under corruptions as a table and as a picture."""
 
 from collections.abc import Collection, Mapping
 from statistics import fmean
 from typing import Any
 
-import numpy as np
 from matplotlib.figure import Figure
 
 from fedseg.checks import is_number
-from fedseg.datasets.corrupted import CORRUPTIONS, CorruptedImages
 from fedseg.errors import DataError
-from fedseg.report.drawing import draw_percentages, new_figure
+from fedseg.names import CORRUPTIONS
+from fedseg.report.drawing import draw_percentages
 
 
 def corruption_table(
@@ -55,22 +54,6 @@ def draw_corruptions(
     rows = {_words(name): list(row.values()) for name, row in table.items()}
     columns = [c if c == "mean" else f"severity {c}" for c in table["mean"]]
     return draw_percentages(rows, columns, f"{title}\naccuracy (%)".strip())
-
-
-def draw_contact_sheet(dataset: CorruptedImages) -> Figure:
-    """The first test image under every corruption (rows) and severity (columns)."""
-    names = list(dict.fromkeys(name for name, _ in dataset.groups))
-    levels = list(dict.fromkeys(level for _, level in dataset.groups))
-    images = dataset.gather(np.arange(len(dataset.groups)) * dataset.group_size)[0]
-    sheet = np.vstack([np.hstack(row) for row in np.split(images, len(names))])
-    figure = new_figure(2 + 0.8 * len(levels), 0.6 + 0.8 * len(names))
-    axes = figure.add_subplot()
-    extent = (0, len(levels), len(names), 0)
-    axes.imshow(sheet, cmap="gray", extent=extent, interpolation="nearest")
-    axes.set_xticks(np.arange(len(levels)) + 0.5, [f"severity {level}" for level in levels])
-    axes.set_yticks(np.arange(len(names)) + 0.5, map(_words, names))
-    axes.tick_params(length=0, labeltop=True, labelbottom=False)
-    return figure
 
 
 def _words(name: str) -> str:

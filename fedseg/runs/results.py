@@ -94,7 +94,6 @@ def dataset_facts(dataset: Any) -> dict[str, Any]:
         "synthetic": is_rendered(dataset),
         "split_checksum": getattr(dataset, "split_checksum", None),
         "content_sha256": None,
-        "generated": list(getattr(dataset, "generated", ())),
     }
     if isinstance(dataset, ImageArrays) and dataset.images.nbytes <= LARGEST_CONTENT:
         facts["content_sha256"] = content_checksum(dataset.images, dataset.labels)

@@ -86,7 +86,6 @@ class DataFacts(FilePart):
     content_sha256: Text | None = Field(
         description="SHA-256 of images and labels in any order, for small images in memory"
     )
-    generated: list[Text] = Field(description="corruptions that are not from the official files")
     clients: Positive | None = Field(None, description="training set: number of clients")
     partition_sha256: Text | None = Field(
         None, description="training set: SHA-256 of the clients and their samples"

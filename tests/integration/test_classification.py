@@ -4,7 +4,6 @@ FedASAM + SWA with crop, flip, cutout and mixup on a toy of a second (:mod:`toyc
 """
 
 import json
-import os
 import shutil
 import signal
 from functools import partial
@@ -21,7 +20,7 @@ from torch.nn import functional
 from fedseg.core.client_data import Job
 from fedseg.core.seeds import seed_for
 from fedseg.engine.loop import FederatedTrainLoop
-from fedseg.errors import ConfigError, DataError, Interrupted
+from fedseg.errors import ConfigError, Interrupted
 from fedseg.evaluation.domains import DomainEvaluator
 from fedseg.runner.experiment import load_config
 from fedseg.runner.experiment import train as train_config
@@ -345,15 +344,3 @@ def test_the_last_evaluation_is_made_once(tmp_path, root, monkeypatch):
     monkeypatch.setattr(DomainEvaluator, "run", counting)
     toyseg.train(toycls.settings(tmp_path, root, train_cfg={"max_rounds": 2, "val_interval": 1}))
     assert seen == [["test"], ["test", "corrupted"]]
-
-
-def test_images_that_are_cut_during_a_run_are_named_before_they_are_read(tmp_path, root):
-    shutil.copytree(root, tmp_path / "data")
-    run = toyseg.runner(toycls.settings(tmp_path, tmp_path / "data"))
-    run.build_federation()
-    calls = {"train": run.check_data_files, "test": run.val_loop.run}
-    for split, call in calls.items():
-        path = tmp_path / "data" / f"{split}_images.npy"
-        os.truncate(path, path.stat().st_size // 2)
-        with pytest.raises(DataError, match=rf"{split}_images\.npy: was truncated during the run"):
-            call()

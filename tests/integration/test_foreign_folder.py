@@ -40,7 +40,6 @@ COMMANDS = [
     "leaderboard run",
     "leaderboard verify run",
     f"splits demo_shapes {DATA}",
-    "prepare cifar-c {data} --corruptions fog --limit 20 --workers 2",
     f"sweep demo_shapes --seeds 1 --work-dir sweep {DATA}",
     "list demo_shapes",
     "show demo_shapes",

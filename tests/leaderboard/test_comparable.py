@@ -234,13 +234,9 @@ def test_corruptions_must_be_the_official_ones():
     corrupted = toyresults.entry("CIFAR10CDataset", {"samples": 950_000})
     content["data"]["test:corrupted"] = corrupted
     assert against(content) == ()
-    for changes, expected in (
-        ({"generated": ["fog", "snow"]}, "2 of the corruptions"),
-        ({"samples": 10_000}, "10000 images instead of 950000"),
-    ):
-        content["data"]["test:corrupted"] = {**corrupted, **changes}
-        (reason,) = against(content)
-        assert expected in reason
+    content["data"]["test:corrupted"] = {**corrupted, "samples": 10_000}
+    (reason,) = against(content)
+    assert "10000 images instead of 950000" in reason
     content["data"]["test:corrupted"] = corrupted
     content["config"]["val_dataloader"]["corrupted"]["transforms"] = []
     (reason,) = against(content)

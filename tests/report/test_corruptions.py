@@ -1,20 +1,11 @@
-"""The picture of accuracy under corruptions, and the contact sheet."""
-
-from pathlib import Path
+"""The table and the picture of accuracy under corruptions."""
 
 import numpy as np
 import pytest
 
-from fedseg.data_prep.corrupted_sets import make_corrupted
-from fedseg.data_prep.image_sets import CorruptionOptions
-from fedseg.data_prep.synthetic_shapes import CLASSES, labels_of, render_images
-from fedseg.datasets import CIFAR10CDataset
-from fedseg.datasets.arrays import write_images
 from fedseg.datasets.corrupted import CORRUPTIONS
 from fedseg.errors import DataError
-from fedseg.report.corruptions import corruption_table, draw_contact_sheet, draw_corruptions
-
-N = 3
+from fedseg.report.corruptions import corruption_table, draw_corruptions
 
 
 def domains(**others) -> dict:
@@ -24,17 +15,6 @@ def domains(**others) -> dict:
     }
     corrupted = {"accuracy": 1.0, "corruptions": table, "severities": [1, 2, 3, 4, 5]}
     return {"test": {"accuracy": 95.5}, "corrupted": corrupted} | others
-
-
-@pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("shapes")
-    indices = np.arange(N)
-    train, test = (render_images(indices, split) for split in ("train", "test"))
-    labels = labels_of(indices)
-    write_images(folder, "CIFAR10", CLASSES, (train, labels), (test, labels))
-    make_corrupted(folder, CorruptionOptions(workers=1))
-    return folder
 
 
 def test_means_and_order():
@@ -72,15 +52,3 @@ def test_picture_has_the_accuracies_and_means():
     np.testing.assert_array_equal(values, expected)
     assert [t.get_text() for t in axes.get_yticklabels()] == ["snow", "fog", "mean"]
     assert axes.get_title().startswith("a run")
-
-
-def test_contact_sheet_shows_every_image(root):
-    dataset = CIFAR10CDataset(root)
-    images = dataset.gather(np.arange(95) * N)[0].reshape(19, 5, 32, 32, 3)
-    (axes,) = draw_contact_sheet(dataset).axes
-    sheet = axes.images[0].get_array()
-    assert sheet.shape == (19 * 32, 5 * 32, 3)
-    for row, column in ((9, 4), (18, 4), (0, 0)):
-        part = sheet[32 * row : 32 * row + 32, 32 * column : 32 * column + 32]
-        assert np.array_equal(part, images[row, column])
-    assert len(axes.get_yticklabels()) == 19 and len(axes.get_xticklabels()) == 5

@@ -189,7 +189,6 @@ def test_missing_fields_are_named(content, refused):
         ("curves__figures", {"seen</mIoU": [1, 2]}, "curves.figures."),
         ("name", "x" * 201, "name: must have at most 200 letters"),
         ("final", [1, 2], "final: must be a valid dictionary, not [1, 2]"),
-        ("data__train__generated", "fog", "data.train.generated: must be a valid list, not 'fog'"),
         ("curves__rounds", [1, "2"], "curves.rounds[1]: must be a valid integer, not '2'"),
         ("data", {"train": 3}, "data.train: must be a valid dictionary"),
         *[("final__unseen__mIoU", n, "final.unseen.mIoU: ") for n in (1e308, 10**400)],

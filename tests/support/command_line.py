@@ -25,7 +25,7 @@ TIMEOUT = 300  # seconds; only a process that hangs takes so long
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(
     [
-        *("fedseg.data_prep.classification", "fedseg.data_prep.corrupted_sets"),
+        "fedseg.data_prep.classification",
         *("fedseg.data_prep.segmentation", "fedseg.leaderboard.page", "fedseg.models"),
         *("fedseg.report.pictures", "fedseg.report.summary", "fedseg.runner.experiment"),
         "torch.utils.tensorboard",

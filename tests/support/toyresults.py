@@ -63,7 +63,6 @@ def entry(dataset: str, known: Mapping[str, Any], **more: Any) -> dict[str, Any]
         "synthetic": False,
         "split_checksum": "0" * 64,
         "content_sha256": None,
-        "generated": [],
         **{k: v for k, v in known.items() if k == "samples"},
         **first,
         **more,

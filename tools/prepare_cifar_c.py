@@ -1,6 +1,0 @@
-"""``fedseg prepare cifar_c`` as a script (see --help)."""
-
-from fedseg.commands.main import run
-
-if __name__ == "__main__":
-    run("prepare", "cifar_c")
