@@ -23,7 +23,8 @@ from torchvision import datasets
 from torchvision.datasets.utils import check_integrity, download_url, extract_archive
 
 from fedseg.datasets.arrays import SPLITS, check_images, shared_images
-from fedseg.datasets.images import PNG, is_hidden, read_image
+from fedseg.datasets.file_lists import is_hidden
+from fedseg.datasets.images import PNG, read_image
 from fedseg.errors import DataError
 
 from .description import ImageSet, Labeled, Part

@@ -298,7 +298,7 @@ def test_classes_as_a_table(shapes_run, tmp_path):
         fedseg.read_run(shapes_run).predict(list(pixels[:1]), domain="a")
     (tmp_path / "own.png").write_bytes((tmp_path / "own.png").read_bytes()[:200])
     (tmp_path / "own.heic").write_bytes(b"\0\0\0\x18ftypheic" + bytes(40))
-    for name, words in (("own.png", r"own\.png"), ("own.heic", "HEIC.*to JPEG or PNG")):
+    for name, words in (("own.png", r"own\.png"), ("own.heic", r"own\.heic: .*to JPEG or PNG")):
         with pytest.raises(DataError, match=words):
             fedseg.predict(shapes_run, [tmp_path / name], out=tmp_path / "out")
     with pytest.warns(UserWarning, match=r"skipped: .*own\.png"):
