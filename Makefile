@@ -37,12 +37,10 @@ demo: $(STAMP)
 demo-cifar: $(STAMP)
 	$(BIN)/fedseg demo images
 
-# A process more than cores, since tests also wait for other processes, and four at most: each imports
-# everything. A file's tests stay together, so that what they share is made once; files with few
-# tests, which are long ones, do not wait till the end.
-CORES := $(shell getconf _NPROCESSORS_ONLN)
-WORKERS := --numprocesses $(shell expr $(CORES) + 1) --maxprocesses 4 --dist loadfile \
-  --no-loadscope-reorder
+# Four processes, with two cores as well: a quarter of the time a test waits for another process. A
+# file's tests stay together, so that what they share is made once; files with few tests, which are
+# long ones, do not wait till the end.
+WORKERS := --numprocesses 4 --dist loadfile --no-loadscope-reorder
 LINT := $(BIN)/python -m ruff check . && $(BIN)/python -m ruff format --check . && \
   $(BIN)/python -m mypy
 QUICK_TESTS := tests/core tests/engine tests/algorithms tests/optim tests/config tests/runs \
