@@ -1,5 +1,8 @@
 """The federated runner: MMEngine's Runner with clients, a server and rounds."""
 
+# before what imports MMEngine's optimizers itself
+import fedseg.mmengine_optim  # noqa: F401, isort: skip
+
 import time
 import uuid
 from collections.abc import Mapping
