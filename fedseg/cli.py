@@ -70,7 +70,7 @@ def _exit_code(main: Callable[[], int | None]) -> int:
         return 1  # the program that reads the output, such as head, has ended
     except UserError as error:
         kind = "" if isinstance(error, Interrupted) else "error: "
-        _print_error(error, f"{error.details}{kind}{error}")
+        _print_error(error, f"{kind}{error}")
         return error.exit_code
     except Exception as error:
         if not is_system_error(error):

@@ -19,7 +19,6 @@ class UserError(Exception):
     """Base of every error that is the user's to fix; the message may quote a damaged file."""
 
     exit_code = 2  # of a command line that ends with it
-    details = ""  # what a command line prints before the message
 
     def __str__(self) -> str:
         return printable(super().__str__())
@@ -49,14 +48,7 @@ class DataError(UserError):
 
 
 class LoadingError(DataError):
-    """A sample cannot be loaded; the run stops where its finished rounds can be saved.
-
-    ``details`` is the traceback, where a class of the user's own may be at fault.
-    """
-
-    def __init__(self, message: str, details: str = "") -> None:
-        super().__init__(message)
-        self.details = details
+    """A sample cannot be loaded; the run stops where its finished rounds can be saved."""
 
 
 class LoaderKilled(LoadingError):
@@ -91,6 +83,9 @@ NO_MEMORY = re.compile(
     re.IGNORECASE,
 )
 
+# of torch's error for a loader process that ended, raised wherever the main process is
+LOST_LOADER = re.compile(r"DataLoader worker \(.*\) (is killed by signal|exited unexpectedly)")
+
 NO_KERNEL = re.compile(r"(\S+) does not have a deterministic implementation")  # PyTorch's words
 
 
@@ -100,13 +95,32 @@ def lacks_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or NO_MEMORY.search(text) is not None
 
 
+def is_lost_loader(error: BaseException) -> bool:
+    """True if an error is torch's for a loader process that was killed or crashed."""
+    return isinstance(error, RuntimeError) and LOST_LOADER.search(str(error)) is not None
+
+
+def lost_loader_message(error: BaseException) -> str:
+    """A sentence for such an error, or another one of a connection that broke."""
+    reason = " ".join(str(error).split()).rstrip(".")
+    return (
+        f"a loader process was lost ({reason}): if memory ran out, set a smaller num_workers or "
+        "prefetch_factor"
+    )
+
+
 def is_system_error(error: BaseException) -> bool:
-    """True if the system lacks memory, room or a permission: neither config nor data are wrong."""
-    return isinstance(error, OSError) or lacks_memory(error)
+    """True if the system lacks memory, room or a permission, or has killed a loader process.
+
+    Neither config nor data are wrong.
+    """
+    return isinstance(error, OSError) or lacks_memory(error) or is_lost_loader(error)
 
 
 def system_message(error: BaseException) -> str:
     """A line for such an error, as Python says it."""
+    if is_lost_loader(error):
+        return lost_loader_message(error)
     line = str(error).partition("\n")[0]
     if isinstance(error, OSError):
         return line

@@ -229,6 +229,7 @@ class FederatedTrainLoop(BaseLoop):
         except (Interrupted, LoadingError, WorkersLost):
             run.store.discard()
             run.call_hook("on_interrupt")
+            run.interrupt.check()  # a signal to the whole group may be why
             raise
         finally:
             run.call_hook("after_stop")

@@ -277,8 +277,6 @@ class StreamedSet(EvaluationSet):
         self._loader = BatchLoader(
             self.dataset, field, num_workers, collate_fn, prefetch_factor, timeout
         )
-        if self.batch_size != 1:
-            self._loader.check_sizes(self.plan(np.arange(len(self.dataset))))
 
     def batches(self, plan: list[list[int]], pin_memory: bool) -> Iterator[tuple[list[int], Any]]:
         keys = [[(int(i), seed_for(0, "evaluate", i)) for i in chosen] for chosen in plan]

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from pydantic import PositiveInt
 from torch import Tensor, nn
 
-from fedseg.errors import DataError, lacks_memory
+from fedseg.errors import DataError, is_system_error
 from fedseg.memory import finite
 from fedseg.models.weights import InitializedModel
 
@@ -119,7 +119,7 @@ class Classifier(InitializedModel):
         try:  # labels are checked only when they fail, so that no step waits for the device
             return {"loss": F.cross_entropy(logits, labels)}
         except (IndexError, RuntimeError, TypeError, ValueError) as error:
-            if lacks_memory(error):
+            if is_system_error(error):
                 raise
             kind = "missing" if labels is None else f"{labels.dtype} {list(labels.shape)}"
             raise DataError(

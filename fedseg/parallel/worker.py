@@ -27,7 +27,14 @@ from fedseg.core.aggregate import Outcome
 from fedseg.core.client_data import Job, JobStream, client_jobs
 from fedseg.core.messages import Message, Task, Update
 from fedseg.engine.executor import block_size, train_block
-from fedseg.errors import DataError, ResourceError, is_system_error, system_message
+from fedseg.errors import (
+    DataError,
+    LoaderKilled,
+    ResourceError,
+    is_lost_loader,
+    is_system_error,
+    system_message,
+)
 from fedseg.evaluation.domains import EvalTask
 from fedseg.loaders.workers import SIGNALS
 from fedseg.memory import map_tensors
@@ -118,7 +125,8 @@ def _naming_lacks(method: Callable) -> Callable:
             if not is_system_error(error):
                 raise
             message = f"a worker on {platform.node()}: {system_message(error)}"
-            raise ResourceError(message) from error
+            kind = LoaderKilled if is_lost_loader(error) else ResourceError
+            raise kind(message) from error
 
     return call
 

@@ -181,6 +181,4 @@ def explain_how_to_resume(cfg: Config) -> Iterator[None]:
         if existing and not cfg.get("overwrite", False):  # else they are still an earlier run's
             round_, _ = existing[-1]
             saved = f"rounds 1 to {round_} are saved: {HOW_TO_RESUME}"
-        advised = type(reason)(f"{reason}; {saved}")
-        advised.details = reason.details
-        raise advised from error
+        raise type(reason)(f"{reason}; {saved}") from error

@@ -8,15 +8,12 @@ import numpy as np
 import pytest
 import torch
 import toyseg
-from PIL import Image
 from torch.utils.data import Dataset
 from torch.utils.data.distributed import DistributedSampler
 
 from fedseg.core.client_data import Job, JobStream
 from fedseg.core.messages import Exchange
-from fedseg.datasets import ImageFolderDataset
-from fedseg.errors import ConfigError
-from fedseg.evaluation.sets import StreamedSet
+from fedseg.errors import ConfigError, LoadingError
 from fedseg.loaders.partitioned import balanced_batches
 from fedseg.loaders.streaming import SeededDataset, StreamingData, build_collate
 from fedseg.partition import NaturalPartition
@@ -374,66 +371,28 @@ def clients_of_six(dataset):
     return {f"c{n}": np.arange(6 * n, 6 * n + 6) for n in range(3)}
 
 
-@pytest.mark.parametrize("orientation", [1, 6])  # 6: turned by 90 degrees
-@pytest.mark.parametrize("steps", [[], [dict(type="RandomScale", p=1.0)], [dict(type="Resize")]])
-def test_images_of_several_sizes_are_told_before_training(tmp_path, steps, orientation):
-    exif = Image.Exif()
-    for number in range(4):
-        exif[274] = orientation if number % 2 else 1
-        path = tmp_path / "train" / f"class{number % 2}" / f"{number}.jpg"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        Image.new("RGB", (60, 40)).save(path, exif=exif)
-    steps = [
-        dict(step, height=32, width=32) if step["type"] == "Resize" else step for step in steps
-    ]
-    data = dict(dataset=ImageFolderDataset(tmp_path, "train", 2, steps))
-    one, two = (lambda _: {"a": np.arange(4)}), (lambda _: {"a": [0, 1], "b": [2, 3]})
-    random = steps and steps[0]["type"] == "RandomScale"
-    for partition, refused in ((one, random or (not steps and orientation == 6)), (two, random)):
-        if refused:
-            with pytest.raises(ConfigError, match=r"pipeline: .*\.jpg \[40, 60\].*batch_size=1"):
-                stream(**data, partition=partition)
-        else:
-            stream(**data, partition=partition)
-        stream(**data, partition=partition, batch_size=1)
-
-
 class Growing(Dataset):
-    """A data set of one's own, whose images have several sizes."""
+    """Images of several sizes."""
 
     def __len__(self):
-        return 4
+        return sum(SIZES.values())
 
     def __getitem__(self, index):
         return torch.zeros(3, 8, 8 + index // 2), index
 
 
-def test_images_of_several_sizes_in_a_data_set_of_ones_own_and_in_a_test_set(tmp_path):
-    clients = {"dataset": Growing(), "partition": lambda _: {"a": [0], "b": [1, 2, 3]}}
-    with pytest.raises(ConfigError, match=r"train_dataloader\.dataset: .*size.*collate_fn"):
-        stream(**clients)
-    stream(**{**clients, "partition": lambda _: {"a": [0, 1], "b": [2, 3]}})
-    stream(**clients, collate_fn={"type": "pseudo_collate"})
-    stream(**clients, batch_size=1)
-    path = tmp_path / "test" / "one"
-    path.mkdir(parents=True)
-    for number, size in enumerate([(60, 40), (60, 40), (50, 40)]):
-        Image.new("RGB", size).save(path / f"{number}.png")
-
-    def test_set(*steps, batch_size=3, dataset=None):
-        dataset = dataset or ImageFolderDataset(tmp_path, "test", 1, steps)
-        return StreamedSet("t", "f", [], None, dataset=dataset, batch_size=batch_size)
-
-    with pytest.raises(ConfigError, match=r"f\.dataset\.pipeline: .*\[40, 60\].*2\.png \[40, 50\]"):
-        test_set()
-    with pytest.raises(ConfigError, match=r"f\.dataset: samples differ in size"):
-        test_set(dataset=Growing(), batch_size=4)
-    test_set(dataset=Growing(), batch_size=2)
-    test_set(batch_size=1)
-    test_set(dict(type="Resize", height=32, width=32))
-    with pytest.raises(ConfigError, match=r"f\.dataset\.pipeline\[0\]: .*pad_if.*2\.png"):
-        test_set(dict(type="CenterCrop", height=40, width=60))
-    test_set(dict(type="CenterCrop", height=40, width=60, pad_if_needed=True))
+@pytest.mark.parametrize("workers", [0, 1])
+def test_the_first_batch_of_several_sizes_is_named(workers):
+    options = {"dataset": Growing(), "num_workers": workers, "shuffle": False}
+    sizes = r"\[\(3, 8, 8\)\] and \[\(3, 8, 9\)\]"
+    message = rf"train_dataloader: Growing, sample 0 of client 'a': .*{sizes}.*batch_size=1$"
+    with pytest.raises(LoadingError, match=message):
+        take(stream(**options), JOBS[1:])
+    stream(**options, batch_size=1)
+    data = stream(**options, collate_fn={"type": "pseudo_collate"})
+    data.start(JOBS)
+    assert [len(images) for images, _ in data.batches(JOBS[0])] == [3, 3, 3, 1]
+    data.close()
 
 
 def test_a_data_set_that_no_loader_process_can_get_is_named(monkeypatch):

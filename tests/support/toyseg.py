@@ -11,6 +11,7 @@ import os
 import random
 import signal
 import sqlite3
+import time
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
@@ -104,7 +105,7 @@ class ToyScenes(_Scenes):
 
 @DATASETS.register_module()
 class BrokenScenes(ToyScenes):
-    """Who comes to a sample first leaves its id in a file and sends itself a signal."""
+    """Who comes to a sample first leaves its id in a file and sends itself a signal; 0: hangs."""
 
     def __init__(self, at: int, what: int, marker: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -113,6 +114,8 @@ class BrokenScenes(ToyScenes):
     def __getitem__(self, key: tuple[int, int]) -> dict[str, Tensor]:
         if key[0] == self.at and not self.marker.exists():
             self.marker.write_text(str(os.getpid()))
+            if not self.what:
+                time.sleep(3600)
             os.kill(os.getpid(), self.what)
         return super().__getitem__(key)
 
