@@ -19,7 +19,7 @@ TEST_STAMP := $(VENV)/test_installed
 
 help:
 	@echo "make demo         segmentation: train and evaluate on synthetic street scenes"
-	@echo "make demo-cifar   classification: CIFAR-10 if data/cifar10 exists, else synthetic shapes"
+	@echo "make demo-cifar   classification: CIFAR-10 if it is prepared, else synthetic shapes"
 	@echo "make test         lint, formatting, types and tests"
 	@echo "make check        lint, formatting, types and the tests of a minute, for every save"
 	@echo "make new-user     what the README and the pages say, in an empty environment"

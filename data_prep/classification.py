@@ -1,32 +1,28 @@
-"""Small labeled images: verify them, convert them once, write splits.
+"""Small labeled images: verify them and convert them once.
 
 A prepared folder has its own checksums. Running the command again compares them with the source,
 or without one with what was written, and changes nothing.
 """
 
 from pathlib import Path
-
-import numpy as np
+from typing import Any
 
 import fedseg.datasets
 from fedseg.datasets.arrays import (
     INDEX,
     SPLITS,
-    USERS,
     images_checksum,
     is_synthetic,
-    load_array,
     read_index,
     write_images,
 )
 from fedseg.errors import ConfigError, DataError
-from fedseg.names import NO_SPLIT, SHAPES
+from fedseg.names import SHAPES
 
-from .description import PACHINKO, ImageSet, Outcome, fewer_clients, next_command
-from .image_files import Labeled, check, find_images, find_source, read_images, resolve_overlap
+from .description import ImageSet, Labeled, Outcome, fewer_clients, next_command, resolve
 from .image_order import in_order
-from .image_partitions import named_partitions, save_split
 from .image_sets import ImageOptions
+from .npz_files import read_npz
 from .released_splits import find_released, write_released
 from .synthetic_shapes import write_shapes
 
@@ -35,96 +31,52 @@ UNCHANGED = "is prepared already, verified"
 
 
 def prepare(published: ImageSet, root: Path, options: ImageOptions) -> Outcome:
-    """Make the prepared folder or verify the one that is there, and write the splits asked for."""
-    if options.synthetic and (options.source or options.download or options.order):
-        raise ConfigError("--synthetic: renders images, leave out --source, --download and --order")
-    partition, num_clients = options.partition, options.num_clients
-    splits = []
+    """Make the prepared folder or verify the one that is there, and convert released splits."""
+    released_files = None
     if options.released is not None:
         released_files = find_released(published, options.released)
-    elif partition != NO_SPLIT:
-        usual = {"pachinko": (PACHINKO["alpha"],), **published.alphas}
-        alphas = options.alpha or usual.get(partition, ())
-        clients = PACHINKO["clients"] if partition == "pachinko" else published.clients
-        clients = clients or None if num_clients is None else num_clients
-        for flag, value, needless in (
-            ("--alpha", alphas or None, ("natural", "homogeneous")),
-            ("--num-clients", clients, ("natural",)),
-        ):
-            if value is None and partition not in needless:
-                raise ConfigError(f"{flag}: {published.name} has no usual one: give it")
-        splits = named_partitions(
-            partition,
-            alphas,
-            options.users,
-            num_clients=clients,
-            beta=options.beta,
-            seed=options.seed,
-            key="users",
-        )
-    done = (_render if options.synthetic else _convert)(published, root, options)
-    # verifies the checksums
-    train, test = (getattr(fedseg.datasets, published.dataset)(root, split) for split in SPLITS)
-    index, shapes = read_index(root / INDEX), is_synthetic(root)
+    if options.synthetic:
+        done = _render(published, root, options)
+    else:
+        done = _convert(published, root, options)
+    train, test = (_open(published, root, split) for split in SPLITS)
+    index = read_index(root / INDEX)
     print(
         f"{root}: {done}: {len(train)} + {len(test)} images of {len(train.classes)} classes "
         f"({index.get('source') or 'unknown source'}), {index.get('shared_images') or 'none'} in "
         "both splits"
     )
-    if shapes:
-        print("The images are synthetic: results are not comparable with published ones.")
-    usual_root = Path(SHAPES if shapes else f"data/{published.name.lower()}")
-    if options.released is not None:
+    usual_root = Path(f"data/{published.name.lower()}")
+    if released_files is not None:
         files = write_released(published, train, test, released_files, options)
         command = f"{published.setting} --with released_split"
         return Outcome(files, closing=next_command(command, usual_root, root))
-    files, charts = [], []
-    for split in splits:
-        clients = split.clients(train)
-        files.append(save_split(root, split, train, clients, options.overwrite))
-        charts.append((clients, train.labels, train.classes, files[-1].with_suffix(".png")))
-    setting = "demo_shapes" if shapes else published.setting
+    if is_synthetic(root):
+        print("The images are synthetic: results are not comparable with published ones.")
+        return Outcome(closing=next_command("demo_shapes", Path(SHAPES), root))
     training = []
-    if train.users is not None and not published.clients:  # its users are the clients
+    if train.users is not None:
         training = fewer_clients(CLIENTS_PER_ROUND, len({*train.users}))
-    closing = next_command(setting, usual_root, root, training)
-    if files:
-        closing += (
-            "\nConfigs make their own split from the images, the same for the same options and "
-            "seed. To use a file: "
-            f"partition=dict(_delete_=True, type='FixedPartition', file='{files[0]}')"
-        )
-    return Outcome(files, charts, closing)
+    return Outcome(closing=next_command(published.setting, usual_root, root, training))
+
+
+def _open(published: ImageSet, root: Path, split: str) -> Any:
+    """Open a split of the prepared folder, which verifies its checksum."""
+    return getattr(fedseg.datasets, published.dataset)(root, split)
 
 
 def _convert(published: ImageSet, root: Path, options: ImageOptions) -> str:
     """Write the prepared folder unless it is there; returns what was done."""
     existing = (root / INDEX).is_file() and not options.overwrite
-    # Published files put next to synthetic images are meant to replace them.
-    replacing = existing and is_synthetic(root) and find_images(published, root) is not None
-    if existing and options.source is None and options.order is None and not replacing:
-        shared = read_index(root / INDEX).get("shared_images")
-        if shared and options.overlap == "drop":
-            raise DataError(
-                f"{root}: is prepared, with {shared} images in train and in test: to drop them, "
-                "make it again with --overwrite and --source"
-            )
+    if existing and options.source is None and options.npz is None and options.order is None:
         return UNCHANGED
-    place = find_source(published, root, options.source, options.download)
-    print(f"reading {published.name} from {place}")
-    data = read_images(published, place)
-    check(data, published, place, options.unofficial)
-    data, shared = resolve_overlap(data, options.overlap, place)
-    if shared:
-        print(f"note: {shared} test images are training images too, pixel by pixel")
-    if options.order is not None:
-        data = in_order(data, options.order)
+    data = _read(published, root, options)
     if existing:
-        if _holds(published, root, data):
+        if _is_stored(published, root, data):
             return UNCHANGED
         raise DataError(
-            f"{root}: has other images or users than {place}, or another order: give --overwrite "
-            "to replace them, or another --root"
+            f"{root}: has other images or users, or another order: give --overwrite to replace "
+            "them, or another --root"
         )
     write_images(
         root,
@@ -133,27 +85,39 @@ def _convert(published: ImageSet, root: Path, options: ImageOptions) -> str:
         *((data.parts[split].images, data.parts[split].labels) for split in SPLITS),
         coarse_labels=published.coarse_labels,
         users=data.parts["train"].users,
+        unofficial=data.unofficial,
         source=data.source,
-        allow_shared=shared > 0,
+        allow_shared=not data.unofficial,  # published files stay as they are
     )
     return "written"
 
 
-def _holds(published: ImageSet, root: Path, data: Labeled) -> bool:
-    index = read_index(root / INDEX)
-    if is_synthetic(root) or tuple(index["classes"]) != published.classes:
-        return False
+def _read(published: ImageSet, root: Path, options: ImageOptions) -> Labeled:
+    """Read the source that the options name, in their order."""
+    if options.npz is not None:
+        data = read_npz(published, options.npz)
+    else:
+        data = resolve(published.read)(published, options.source or root, options.download)
+    if options.order is not None:
+        data = in_order(data, options.order)
+    return data
+
+
+def _is_stored(published: ImageSet, root: Path, data: Labeled) -> bool:
+    """Whether the prepared folder has these images, labels and users, in this order."""
     for split, part in data.parts.items():
-        if index["splits"][split]["sha256"] != images_checksum(part.images, part.labels):
+        stored = _open(published, root, split)
+        if stored.split_checksum != images_checksum(part.images, part.labels):
             return False
-    users, file = data.parts["train"].users, root / USERS
-    if users is None or not file.exists():
-        return users is None and not file.exists()
-    return np.array_equal(np.array(users, np.str_), load_array(file, "give --overwrite"))
+        if split == "train" and stored.users != part.users:
+            return False
+    return True
 
 
 def _render(published: ImageSet, root: Path, options: ImageOptions) -> str:
     """Render images unless they are there; returns what was done."""
+    if options.source or options.npz or options.download or options.order:
+        raise ConfigError("--synthetic: renders images, leave out the options that name others")
     if not published.rendered:
         raise ConfigError(f"--synthetic: there is no synthetic {published.name}")
     if (root / INDEX).is_file() and not options.overwrite:

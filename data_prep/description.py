@@ -19,8 +19,6 @@ from fedseg import cli
 from fedseg.errors import ConfigError
 from fedseg.names import SHAPES, did_you_mean
 
-PACHINKO = {"clients": 500, "alpha": 0.1, "beta": 10.0}  # of Reddi et al. (2021)
-
 Place = tuple[str, ...]  # a split's folder below <root>/splits: (distribution,), or with a setting
 
 
@@ -52,7 +50,6 @@ class DataSet:
     fix: str  # what to do if the root does not exist
     members: Mapping[str, Any]  # what is prepared, by its name in the Python API
     positional: bool = False  # whether the root is given without --root
-    defaults: Mapping[str, Any] = field(default_factory=dict)  # of the command line alone
     left_out: Sequence[str] = ()  # fields of the options that do not apply
 
     @property
@@ -79,7 +76,7 @@ class DataSet:
         for field_ in fields(self.options):
             if field_.name in self.left_out:
                 continue
-            default = self.defaults.get(field_.name, field_.default)
+            default = field_.default
             keywords = {**field_.metadata["keywords"], "dest": field_.name, "default": default}
             if default is not None and default is not False:
                 keywords["help"] += " (default: %(default)s)"
@@ -131,13 +128,7 @@ class ImageSet:
     classes: tuple[str, ...]  # in order of the labels
     dataset: str  # class of fedseg.datasets that reads the prepared folder
     setting: str  # of configs/settings, that trains on it
-    source: str  # what the source may be, for messages
-    # for each split, images of each class; {}: any
-    counts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    # class of torchvision.datasets that knows the official files and their md5; "": files of LEAF
-    torchvision: str = ""
-    clients: int = 0  # of a split, by default
-    alphas: Mapping[str, Sequence[float]] = field(default_factory=dict)  # of each partition
+    read: str  # "module:function" of fedseg: (set, folder, download) -> Labeled
     coarse_labels: tuple[int, ...] | None = None  # the superclass of each class
     released: "ReleasedFiles | None" = None
     rendered: bool = False  # shapes can be rendered in its place
@@ -150,11 +141,6 @@ class Part:
     images: Any  # uint8 [N, H, W, C]
     labels: Any  # int64 [N]
     users: Sequence[str] | None = None  # the client of each image, if the source has them
-    names: Sequence[str] | None = None  # of the images in the source, if they have any
-
-    def name(self, index: int) -> str:
-        """The name of an image for messages."""
-        return f"image {index}" if self.names is None else self.names[index]
 
 
 @dataclass(frozen=True)
@@ -163,18 +149,15 @@ class Labeled:
 
     parts: dict[str, Part]  # train and test
     source: str  # where it comes from and how that was verified, for the reader
-    official: bool = False  # the files are the published ones, by their md5
+    unofficial: bool = False  # the files are not the published ones
 
 
 @dataclass(frozen=True)
 class ReleasedFiles:
     """Split files that a paper has released."""
 
-    image_name: str  # pattern of an image's name without ".png"; a second group is its label
-    archive_names: bool  # names are the archive's own, not indices into it
+    archive_names: bool  # names are the archive's own, not img_<index>_label_<label>.png
     left_out: Mapping[str, int]  # images of the archive that are not listed, at most
-    classes_per_client: Mapping[float, float]  # by alpha, the mean
-    clients: int = 100
 
 
 @dataclass(frozen=True)

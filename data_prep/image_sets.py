@@ -1,15 +1,12 @@
 """Labeled images: CIFAR, MNIST, LEAF, Landmarks. Nothing slow is imported."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
-from fedseg.names import LANDMARKS_SOURCES, NO_SPLIT, OVERLAP, PARTITIONS
+from fedseg.names import LANDMARKS_SOURCES
 
 from .description import (
     OVERWRITE,
-    PACHINKO,
     DataSet,
     ImageSet,
     ReleasedFiles,
@@ -23,19 +20,10 @@ CIFAR10 = ImageSet(
     tuple(
         ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
     ),
-    counts={"train": (5000,) * 10, "test": (1000,) * 10},
-    torchvision="CIFAR10",
     dataset="CIFAR10Dataset",
     setting="cifar10_a005",
-    source="cifar-10-python.tar.gz, its batches, image folders or .npz files",
-    clients=100,
-    alphas={"dirichlet": (0, 0.05, 100), "dirichlet-class": (0.5,)},
-    released=ReleasedFiles(
-        r"(img_\d+)_label_(\d+)",
-        archive_names=False,
-        left_out={"train": 1, "test": 1},
-        classes_per_client={0: 1.0, 0.05: 1.32, 100: 9.9},
-    ),
+    read="data_prep.cifar:read_cifar",
+    released=ReleasedFiles(archive_names=False, left_out={"train": 1, "test": 1}),
     rendered=True,
 )
 
@@ -68,36 +56,20 @@ CIFAR100 = ImageSet(
     "CIFAR100",
     (32, 32, 3),
     tuple(sorted(_COARSE_100)),
-    counts={"train": (500,) * 100, "test": (100,) * 100},
-    torchvision="CIFAR100",
     dataset="CIFAR100Dataset",
     setting="cifar100_a05",
-    source="cifar-100-python.tar.gz, its batches, image folders or .npz files",
-    clients=100,
-    alphas={"dirichlet": (0, 0.5, 1000), "dirichlet-class": (0.5,)},
+    read="data_prep.cifar:read_cifar",
     coarse_labels=tuple(_COARSE_100[name] for name in sorted(_COARSE_100)),
-    released=ReleasedFiles(
-        "(.+)",
-        archive_names=True,
-        left_out={"train": 0, "test": 1},
-        classes_per_client={0: 1.0, 0.5: 5.13, 1000: 98.82},
-    ),
+    released=ReleasedFiles(archive_names=True, left_out={"train": 0, "test": 1}),
 )
 
 MNIST = ImageSet(
     "MNIST",
     (28, 28, 1),
     tuple("0123456789"),
-    counts={
-        "train": (5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949),
-        "test": (980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009),
-    },
-    torchvision="MNIST",
     dataset="MNISTDataset",
     setting="mnist_a01",
-    source="MNIST's idx files",
-    clients=5,
-    alphas=dict.fromkeys(("dirichlet", "dirichlet-class"), (0.1, 0.5, 1, 1.5, 2)),
+    read="data_prep.mnist:read_mnist",
 )
 
 FEMNIST = ImageSet(
@@ -106,7 +78,7 @@ FEMNIST = ImageSet(
     (*"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz",),
     dataset="FEMNISTDataset",
     setting="femnist",
-    source="LEAF's train/*.json and test/*.json, or fed_emnist_train.h5 and fed_emnist_test.h5",
+    read="data_prep.femnist:read_femnist",
 )
 
 SHAKESPEARE = ImageSet(
@@ -115,7 +87,7 @@ SHAKESPEARE = ImageSet(
     (*"\n !\"&'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]abcdefghijklmnopqrstuvwxyz}",),
     dataset="ShakespeareDataset",
     setting="shakespeare",
-    source="LEAF's train/*.json and test/*.json",
+    read="data_prep.leaf:read_shakespeare",
 )
 
 LANDMARKS = {  # by the name of the training file
@@ -136,26 +108,28 @@ LANDMARKS = {  # by the name of the training file
 
 @dataclass(frozen=True)
 class ImageOptions:
-    """Source of labeled images, which are accepted, and how they are split."""
+    """Source of labeled images."""
 
     source: Path | None = option(
         None,
         type=Path,
-        metavar="PATH",
-        help=(
-            "the official files, in an archive or a folder; for CIFAR and MNIST also a folder with "
-            "{train,test}/<class>/*.png or with train.npz and test.npz (default: the root)"
-        ),
+        metavar="DIR",
+        help="folder of the official files (default: the root)",
     )
     download: bool = option(
         False,
         action="store_true",
-        help="download the official files if they are missing",
+        help="download the official files if they are missing, and unpack them",
     )
-    unofficial: bool = option(
-        False,
-        action="store_true",
-        help="accept images that differ from the published ones, such as a subset",
+    npz: Path | None = option(
+        None,
+        type=Path,
+        metavar="DIR",
+        help=(
+            "take the images from train.npz and test.npz in DIR, which have images (uint8 "
+            "[N, H, W, C]), labels (integers [N]) and classes (the published names, in order); "
+            "results say that these are not the official files"
+        ),
     )
     order: Path | None = option(
         None,
@@ -166,64 +140,10 @@ class ImageOptions:
             "images whatever the source (docs/runs/clients has that of the published runs)"
         ),
     )
-    overlap: Literal[OVERLAP] = option(
-        OVERLAP[0],
-        "--shared",
-        choices=OVERLAP,
-        help=(
-            "images that are in both train and test: refuse (unless the official files have them), "
-            "keep, or drop them from train"
-        ),
-    )
     overwrite: bool = option(
         False,
         action="store_true",
         help=OVERWRITE,
-    )
-    partition: Literal[(*PARTITIONS, NO_SPLIT)] = option(
-        NO_SPLIT,
-        choices=[*PARTITIONS, NO_SPLIT],
-        help=(
-            "rule of the splits in ROOT/splits. dirichlet: clients of equal size, each with a "
-            "class mix drawn from Dir(alpha/classes for each class); alpha 0: one class per "
-            "client. dirichlet-class: each class is divided by Dir(alpha), sizes differ. pachinko: "
-            "superclasses, then classes (CIFAR-100). homogeneous: equal class mixes. natural: by "
-            "user ids. none: no split"
-        ),
-    )
-    alpha: Sequence[float] | None = option(
-        None,
-        action="extend",
-        nargs="+",
-        type=float,
-        metavar="A",
-        help="writes a split for each value (default: those of the configs)",
-    )
-    beta: float = option(
-        PACHINKO["beta"],
-        type=float,
-        help="pachinko only",
-    )
-    num_clients: int | None = option(
-        None,
-        type=int,
-        metavar="K",
-        help=f"number of clients (default: 100; MNIST: 5; pachinko: {PACHINKO['clients']})",
-    )
-    seed: int = option(
-        0,
-        type=int,
-        metavar="N",
-        help="of the splits",
-    )
-    users: Path | None = option(
-        None,
-        type=Path,
-        metavar="CSV",
-        help=(
-            "natural only: the client of each training image, columns user_id and image_id "
-            "(default: the users of the .npz file)"
-        ),
     )
     synthetic: bool = option(
         False,
@@ -236,8 +156,8 @@ class ImageOptions:
         type=Path,
         metavar="DIR",
         help=(
-            "convert the released split files in DIR to ROOT/splits/released instead of drawing "
-            "splits, and check them against the archive's images"
+            "convert the released split files in DIR to ROOT/splits/released, and check them "
+            "against the archive's images"
         ),
     )
 
@@ -271,75 +191,72 @@ class LandmarksOptions:
 
 
 PREPARED = """\
-The images are stored as arrays in ROOT with a checksum, which the next call verifies.
-Splits go to ROOT/splits/<name>.json, each with a chart and a note of its options."""
+The images are stored as arrays in ROOT with a checksum, which the next call verifies. Clients are
+drawn by the configs: fedseg splits shows them."""
 
 IMAGE_SETS = (
     DataSet(
         "cifar",
         "CIFAR-10 and CIFAR-100",
-        "Verify CIFAR-10 or CIFAR-100, convert it once, and write federated splits.",
+        "Verify CIFAR-10 or CIFAR-100 and convert it once.",
         f"""\
 examples:
-  the official archive, in data/cifar10 or somewhere else:
+  the folder cifar-10-batches-py of the official archive, in data/cifar10:
     fedseg prepare cifar
-    fedseg prepare cifar --dataset cifar100 --source cifar-100-python.tar.gz
-  downloaded from the authors' page:
-    fedseg prepare cifar --download
-  a split of your own:
-    fedseg prepare cifar --partition dirichlet --alpha 0.1 0.5 --num-clients 50
+  the archive in data/cifar100, unpacked, or downloaded from the authors' page if it is missing:
+    fedseg prepare cifar --dataset cifar100 --download
   the clients of the split files released with the ECCV 2022 and FedGloSS papers:
     fedseg prepare cifar --from fedsam/data/cifar10
+  images whose archive is not at hand:
+    fedseg prepare cifar --npz DIR
   synthetic images, no download:
     fedseg prepare cifar --synthetic
 
 {PREPARED}""",
         ImageOptions,
         "data_prep.classification:prepare",
-        "put cifar-10-python.tar.gz (cifar-100-python.tar.gz), folders or .npz files there",
+        "put cifar-10-batches-py (cifar-100-python) there",
         {"cifar10": CIFAR10, "cifar100": CIFAR100},
-        defaults={"partition": "dirichlet"},
     ),
     DataSet(
         "mnist",
         "MNIST",
-        "Verify MNIST, convert it once, and write federated splits.",
+        "Verify MNIST and convert it once.",
         f"""\
-The four idx files ({{train,t10k}}-{{images-idx3,labels-idx1}}-ubyte, with or without .gz) are
-expected in data/mnist or in --source.
+The four idx files ({{train,t10k}}-{{images-idx3,labels-idx1}}-ubyte), unpacked, are expected in
+MNIST/raw of data/mnist or of --source.
 
 examples:
-  fedseg prepare mnist --source path/to/MNIST/raw
-  fedseg prepare mnist --download --partition dirichlet-class --alpha 0.1 --num-clients 5
+  fedseg prepare mnist
+  fedseg prepare mnist --download
 
 {PREPARED}""",
         ImageOptions,
         "data_prep.classification:prepare",
-        "put its four idx files there",
+        "put its four idx files into MNIST/raw there",
         {"mnist": MNIST},
-        defaults={"partition": "dirichlet-class"},
-        left_out=("synthetic", "released", "order"),
+        left_out=("synthetic", "released"),
     ),
     DataSet(
         "leaf",
         "FEMNIST and Shakespeare of LEAF (femnist, shakespeare)",
         "Convert FEMNIST or Shakespeare once; a client is a writer or a role.",
         f"""\
-Expected in the root or in --source: train/*.json and test/*.json, as LEAF's preprocess.sh writes
-them below data/; of FEMNIST also TensorFlow Federated's fed_emnist_train.h5 and fed_emnist_test.h5
-(pip install 'fedseg[hdf5]'). There is no published checksum: counts are printed, not compared.
+Expected in the root or in --source: of FEMNIST TensorFlow Federated's fed_emnist_train.h5 and
+fed_emnist_test.h5 (pip install 'fedseg[hdf5]'); of Shakespeare train/*.json and test/*.json, as
+LEAF's preprocess.sh writes them below data/. There is no published checksum: counts are printed,
+not compared.
 
 examples:
-  fedseg prepare femnist --source leaf/data/femnist/data
-  fedseg prepare shakespeare --source leaf/data/shakespeare/data --shared keep
+  fedseg prepare femnist --source DIR
+  fedseg prepare shakespeare --source leaf/data/shakespeare/data
 
 {PREPARED}""",
         ImageOptions,
         "data_prep.classification:prepare",
-        "put LEAF's train/*.json and test/*.json there",
+        "put its files there",
         {"femnist": FEMNIST, "shakespeare": SHAKESPEARE},
-        defaults={"partition": "natural"},
-        left_out=("download", "synthetic", "released", "order"),
+        left_out=("download", "npz", "order", "synthetic", "released"),
     ),
     DataSet(
         "landmarks",

@@ -8,10 +8,8 @@ written has indices of images, as :class:`fedseg.partition.ReleasedPartition` re
 """
 
 import json
-import re
-from collections import defaultdict
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,24 +21,30 @@ from fedseg.files import read_json, sha256, write_text
 from fedseg.partition.natural import RELEASED, RELEASED_NOTE, released_file
 from fedseg.partition.split_files import Sample, check_content
 
+from .cifar import VERIFIED, read_archive_names
 from .description import ImageSet
-from .image_files import VERIFIED, find_source, official_files
-from .image_partitions import summarize, write_clients
 from .image_sets import ImageOptions
 
 TRAIN = "federated_train_alpha_"
 Clients = dict[str, list[int]]
-Places = Mapping[Sample, list[int]]  # name and label -> indices of the images
 
 
-def find_released(published: ImageSet, folder: Path) -> tuple[dict[float, Path], Path]:
-    """The released files: those of the clients by alpha, ascending, and that of the test images.
+@dataclass(frozen=True)
+class FoundFiles:
+    """The released files in a folder."""
 
-    ``folder`` has them, or a folder named after the data set that has them; they may lie deeper, as
-    in the papers' repositories.
+    train: Mapping[float, Path]  # by alpha, ascending
+    test: Path
+
+
+def find_released(published: ImageSet, folder: Path) -> FoundFiles:
+    """Find the released files in a folder, or deeper as in the papers' repositories.
+
+    Where the folder has one that is named after the data set, only that is searched.
     """
     base = folder / published.name.lower()
-    base = base if base.is_dir() else folder
+    if not base.is_dir():
+        base = folder
     files: dict[float, Path] = {}
     for file in sorted(base.rglob(f"{TRAIN}*.json")):
         try:
@@ -56,86 +60,44 @@ def find_released(published: ImageSet, folder: Path) -> tuple[dict[float, Path],
             f"{base}: must have {TRAIN}*.json and one test.json, has {len(files)} and "
             f"{len(tests)}: name the folder with the released files by --from"
         )
-    return dict(sorted(files.items())), tests[0]
+    return FoundFiles(dict(sorted(files.items())), tests[0])
 
 
 def write_released(
     published: ImageSet,
     train: StoredImages,
     test: StoredImages,
-    files: tuple[Mapping[float, Path], Path],
+    files: FoundFiles,
     options: ImageOptions,
 ) -> list[Path]:
     """Write every released split for prepared images, below ``splits/released``.
 
     Args:
-        files: those of :func:`find_released`.
         options: where the archive is, and whether other splits are replaced.
+
+    Returns:
+        The files that were written.
     """
-    root, known, (train_files, test_file) = Path(train.data_root), published.released, files
+    root = Path(train.data_root)
     origin = read_index(root / INDEX).get("source")
     if origin != VERIFIED:
         raise DataError(
             f"{root}: has images of {origin or 'an unknown source'}, and the released "
-            "files count in the archive's order: prepare them from the archive (--source, "
-            "--overwrite)"
+            "files count in the archive's order: prepare them from the archive (--overwrite)"
         )
-    archive = {}
-    if known.archive_names:
-        archive = official_files(published).read(find_source(published, root, options.source)).parts
-    places: dict[str, Places] = {}
-    for images in (train, test):
-        names = [f"img_{i}" for i in range(len(images))]
-        if images.split in archive:
-            names = archive[images.split].names
-        if len(names) != len(images):
-            raise DataError(
-                f"{root}: has {len(images)} {images.split} images, the archive {len(names)}: "
-                "prepare them again from it (--source, --overwrite)"
-            )
-        places[images.split] = indices = defaultdict(list)
-        for index, (name, label) in enumerate(zip(names, images.labels.tolist(), strict=True)):
-            indices[name, str(label)].append(index)
-
-    def assign_images(file: Path, split: str) -> tuple[Clients, dict[str, Any]]:
-        clients = _find_indices(file, places[split], known.image_name, split)
-        held = {index for indices in clients.values() for index in indices}
-        rest = [f"{n}, class {c}" for (n, c), i in places[split].items() for _ in set(i) - held]
-        if len(rest) > known.left_out[split]:
-            raise DataError(
-                f"{file}: {len(rest)} {split} images of the archive are missing, e.g. {rest[0]}, "
-                f"in the released file {known.left_out[split]}: get it again"
-            )
-        sizes = [len(indices) for indices in clients.values()]
-        note = {
-            "file": file.name,
-            "sha256": sha256(file),
-            "clients": len(clients),
-            "images": sum(sizes),
-            "left_out": rest,
-            "images_per_client": summarize(sizes),
-        }
-        return clients, note
-
-    _, test_note = assign_images(test_file, "test")
-    splits, notes = {}, {}
-    for alpha, file in train_files.items():
-        clients, note = assign_images(file, "train")
+    names = _names(published, options.source or root, train, test)
+    _, test_note = _assign(published, files.test, test, names["test"])
+    splits: dict[str, Clients] = {}
+    notes: dict[str, Any] = {}
+    for alpha, file in files.train.items():
+        clients, note = _assign(published, file, train, names["train"])
         classes = [len(set(train.labels[indices])) for indices in clients.values()]
-        mean, expected = round(float(np.mean(classes)), 2), known.classes_per_client.get(alpha)
-        complete = len(train) == sum(published.counts["train"])
-        if (alpha == 0 and max(classes) > 1) or (
-            complete and (len(clients) != known.clients or expected not in (None, mean))
-        ):
-            raise DataError(
-                f"{file}: {len(clients)} clients have {mean} classes on average and {max(classes)} "
-                f"at most; released with alpha {alpha:g} are {known.clients} of {expected}: get it "
-                "again"
-            )
+        if alpha == 0 and max(classes) > 1:
+            raise DataError(f"{file}: with alpha 0 a client must have one class: get it again")
         splits[released_file(alpha)] = clients
-        notes[released_file(alpha)] = {**note, "classes_per_client": summarize(classes)}
+        notes[released_file(alpha)] = {**note, "classes_per_client": _summarize(classes)}
     for name, clients in splits.items():
-        write_clients(root / RELEASED / name, clients, options.overwrite)
+        _write_clients(root / RELEASED / name, clients, options.overwrite)
     about = {
         "made": "from the released split files: tools/prepare_cifar.py --from",
         "dataset": published.name,
@@ -148,35 +110,86 @@ def write_released(
     return [root / RELEASED / name for name in splits]
 
 
-def _read_released(file: Path) -> dict[str, list[Sample]]:
-    """Clients and their samples (name, label), in the order of a released file."""
-    data = read_json(file)
-    with suppress(LookupError, TypeError, AttributeError):  # of another form, which is told below
-        numbered = [(data, "users"), *((own, "y") for own in data["user_data"].values())]
-        for part, key in numbered:  # whole numbers as texts
-            part[key] = [str(value) if type(value) is int else value for value in part[key]]
-    return check_content(file, data)
+def _names(
+    published: ImageSet, archive: Path, train: StoredImages, test: StoredImages
+) -> dict[str, list[str]]:
+    """Name the images as the released files do, by split, in the archive's order."""
+    if published.released.archive_names:
+        return read_archive_names(published, archive)
+    return {
+        images.split: [f"img_{i}_label_{label}.png" for i, label in enumerate(images.labels)]
+        for images in (train, test)
+    }
 
 
-def _find_indices(file: Path, places: Places, pattern: str, split: str) -> Clients:
-    """Indices of each client's images; ``pattern`` has the name and perhaps the label of one."""
-    free = {sample: [*indices] for sample, indices in places.items()}
-    names = {name for name, _ in places}
+def _assign(
+    published: ImageSet, file: Path, images: StoredImages, names: Sequence[str]
+) -> tuple[Clients, dict[str, Any]]:
+    """Give each client of a released file the indices of its images; the second is a note of it."""
+    labels = map(str, images.labels.tolist())
+    rest = {sample: index for index, sample in enumerate(zip(names, labels, strict=True))}
     clients: Clients = {}
     for user, samples in _read_released(file).items():
         clients[user] = []
-        for image, label in samples:
-            where = f"{file}: client {user!r}: image {image!r}"
-            match = re.fullmatch(pattern, image.removesuffix(".png"))
-            name = match[1] if match else ""
-            if name not in names:
-                raise DataError(f"{where} is not in the {split} images of the archive")
-            if (name, label) not in free or {label, *match.groups()[1:]} != {label}:
+        for sample in samples:
+            if sample not in rest:
                 raise DataError(
-                    f"{where} does not have label {label} in the archive: is it another order or "
-                    "data set?"
+                    f"{file}: client {user!r}: image {sample[0]!r} with label {sample[1]} is not "
+                    f"in the {images.split} images of the archive, or is held by a client already"
                 )
-            if not free[name, label]:
-                raise DataError(f"{where} is held by a client already")
-            clients[user].append(free[name, label].pop(0))
-    return clients
+            clients[user].append(rest.pop(sample))
+    if len(rest) > published.released.left_out[images.split]:
+        name, label = next(iter(rest))
+        raise DataError(
+            f"{file}: {len(rest)} {images.split} images of the archive are missing, e.g. {name}, "
+            f"class {label}, in the released file {published.released.left_out[images.split]}: "
+            "get it again"
+        )
+    sizes = [len(indices) for indices in clients.values()]
+    note = {
+        "file": file.name,
+        "sha256": sha256(file),
+        "clients": len(clients),
+        "images": sum(sizes),
+        "left_out": [f"{name}, class {label}" for name, label in rest],
+        "images_per_client": _summarize(sizes),
+    }
+    return clients, note
+
+
+def _read_released(file: Path) -> dict[str, list[Sample]]:
+    """Read clients and their samples (name, label), in the order of a released file."""
+    data = read_json(file)
+    try:
+        data["users"] = [str(user) for user in data["users"]]
+        for samples in data["user_data"].values():
+            samples["y"] = [str(label) for label in samples["y"]]
+    except (LookupError, TypeError, AttributeError) as error:
+        raise DataError(f"{file}: must have users and user_data: get it again") from error
+    return check_content(file, data)
+
+
+def _write_clients(file: Path, clients: Clients, overwrite: bool) -> None:
+    """Write clients and their indices unless the same file is there, and print which it was."""
+    # One client a line: short files that can still be compared.
+    lines = [f"{json.dumps(client)}: {json.dumps(indices)}" for client, indices in clients.items()]
+    text = "{\n" + ",\n".join(lines) + "\n}\n"
+    if file.is_file() and file.read_bytes() == text.encode():
+        print(f"{file}: already exists, unchanged")
+        return
+    if file.exists() and not overwrite:
+        raise DataError(
+            f"{file}: has another split: give --overwrite to replace it, or another --root"
+        )
+    write_text(file, text)
+    print(f"{file}: written")
+
+
+def _summarize(values: Sequence[int]) -> dict[str, float]:
+    """Least, median, mean and largest of numbers."""
+    return {
+        "min": min(values),
+        "median": float(np.median(values)),
+        "mean": float(np.mean(values)),
+        "max": max(values),
+    }

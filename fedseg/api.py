@@ -453,8 +453,7 @@ def prepare(data_set: str, root: str | Path | None = None, **options: Any) -> Pr
         root: its folder; default: ``data/<data_set>``, for rendered shapes ``data/demo_shapes``.
         options: those of ``fedseg prepare DATA_SET --help``, which are the fields of
             :class:`fedseg.data_prep.segmentation_sets.IddaOptions`, ``FolderOptions`` and
-            :class:`fedseg.data_prep.image_sets.ImageOptions`, for example. A split of labeled
-            images is only written if ``partition`` is given.
+            :class:`fedseg.data_prep.image_sets.ImageOptions`, for example.
     """
     known = [member for description in DATA_SETS.values() for member in description.members]
     if data_set not in known:

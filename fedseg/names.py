@@ -23,7 +23,7 @@ _STREETS = "--synthetic --setting rainy --distribution heterogeneous --limit-per
 # what makes the images of a setting; of others it is the command of their data set and the root
 MADE_BY = {
     "data/cifar10": "fedseg prepare cifar",
-    SHAPES: "fedseg prepare cifar --synthetic --partition none",
+    SHAPES: "fedseg prepare cifar --synthetic",
     "data/demo": f"fedseg prepare idda --root data/demo {_STREETS} --limit-test 2",
     "data/demo_weather": "fedseg prepare idda --root data/demo_weather --size 232x128 "
     f"{_STREETS} --limit-test 1",
@@ -57,12 +57,8 @@ PREPARED_BY = {
 
 ERASED = 254  # label of pixels whose class their client does not know: neither void nor padding
 FOLDER = "corrupted"  # for them, in the folder of the test set
-# how a split of labeled images is drawn, as prepare tools call it
 PIXEL_PARTITIONS = ("domain", "uniform", "dirichlet", "size")  # how label maps are divided
 OTHER_TOOLS = ("coco", "cvat")  # whose annotations fedseg prepare segmentation converts
-PARTITIONS = ("dirichlet", "dirichlet-class", "pachinko", "homogeneous", "natural")
-NO_SPLIT = "none"
-OVERLAP = ("refuse", "keep", "drop")  # images that are in train and in test
 DISTRIBUTIONS = ("uniform", "heterogeneous", "class_imbalance")  # FedDrive's
 # FedDrive's settings of IDDA: which part of a domain's name is unseen where it has which value
 IDDA_SETTINGS = {"country": (0, "T07"), "rainy": (1, "HRN"), "bus": (2, "B")}

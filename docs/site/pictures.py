@@ -54,10 +54,13 @@ def fedseg(*words: object) -> None:
 
 
 def draw_splits() -> None:
-    options = ("--partition", "dirichlet", "--alpha", 0, 0.5, 100, "--num-clients", 50)
-    fedseg("prepare", "cifar", "--root", "shapes", "--synthetic", *options)
-    files = [f"shapes/splits/dirichlet_alpha{a}_50clients_seed0.json" for a in ("0", "0.5", "100")]
-    fedseg("splits", *files, "--out", "splits")
+    fedseg("prepare", "cifar", "--synthetic")
+    configs = []
+    for alpha in (0, 0.5, 100):
+        partition = f"train_dataloader = dict(partition=dict(alpha={alpha}))"
+        configs.append(BUILD / f"alpha_{str(alpha).replace('.', '_')}.py")
+        configs[-1].write_text(f'setting = "demo_shapes"\n{partition}\n')
+    fedseg("splits", *configs, "--out", "splits")
     shutil.copy(BUILD / "splits" / "splits.png", PICTURES)
 
 

@@ -17,7 +17,7 @@ SETTING = "demo_weather"
 METHODS = ((RARE,), ("silobn", "fedasam", "swa", RARE))
 DEMOS = {
     "streets": "FedAvg and FedASAM + SWA + SiloBN from clear weather to rain; the default",
-    "images": "a CNN on clients with few classes: CIFAR-10 if data/cifar10 exists, else shapes",
+    "images": "a CNN on clients with few classes: CIFAR-10 if it is prepared, else shapes",
 }
 
 
@@ -84,7 +84,6 @@ def train_images(options: Sequence[str]) -> None:
     """Train a CNN on CIFAR-10, or on rendered images and test it on corrupted ones, too."""
     from fedseg.data_prep.classification import prepare
     from fedseg.data_prep.demo_corruptions import write_corruptions
-    from fedseg.data_prep.image_files import find_images
     from fedseg.data_prep.image_sets import CIFAR10, ImageOptions
     from fedseg.datasets.arrays import INDEX, is_synthetic
     from fedseg.errors import Interrupted
@@ -93,8 +92,7 @@ def train_images(options: Sequence[str]) -> None:
     from fedseg.runner.experiment import check, load_config, train
     from fedseg.runner.work_dir import unfinished
 
-    prepared = Path(CIFAR, INDEX).is_file()
-    real = not is_synthetic(CIFAR) if prepared else bool(find_images(CIFAR10, Path(CIFAR)))
+    real = Path(CIFAR, INDEX).is_file() and not is_synthetic(CIFAR)
     root = Path(CIFAR if real else SHAPES)
     config = load_config("demo_cifar" if real else "demo_images", options=options)
     check(config)

@@ -16,7 +16,7 @@ examples:
   fedseg prepare weights tf_efficientnet_lite0
   fedseg prepare weights convnext_tiny convnext_tiny_1k_224_ema.pth
 """
-WAYS = ("source", "download", "synthetic")  # options that need no root
+WAYS = ("source", "download", "npz", "synthetic")  # options that need no root
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ Each argument is a config, a split file (.json) or a folder of split files. Noth
 
 examples:
   fedseg splits cifar10_a0 cifar10_a005
-  fedseg splits data/cifar10/splits/*.json
+  fedseg splits data/cifar10/splits/released/*.json
   fedseg splits idda_rainy idda_bus --pixels
 """
 

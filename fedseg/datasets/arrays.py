@@ -57,6 +57,7 @@ class FolderIndex(Origin):
 
     classes: Annotated[list[Annotated[str, MinLen(1)]], MinLen(1)]
     splits: Annotated[dict[Literal[SPLITS], SplitIndex], MinLen(2)]
+    unofficial: bool = False
     coarse_labels: list[int] | None = None
     dataset: str | None = None
     source: str | None = None
@@ -89,6 +90,7 @@ class ImageArrays(Dataset):
 
     domains: list[str] | None = None
     data_root: str | None = None
+    unofficial = False  # whether the images were prepared from other files than the published ones
 
     def __init__(
         self,
@@ -209,6 +211,7 @@ class StoredImages(PreparedFolder):
             raise DataError(f"{path}: {fault}: {fix}")
         self.data_root = str(root)
         self.split = split
+        self.unofficial = bool(index.get("unofficial"))
 
 
 @DATASETS.register_module()
@@ -320,6 +323,7 @@ def write_images(
     coarse_labels: Sequence[int] | None = None,
     users: Sequence[str] | None = None,
     synthetic: bool = False,
+    unofficial: bool = False,
     source: str = "",
     allow_shared: bool = False,
 ) -> dict[str, Any]:
@@ -329,6 +333,7 @@ def write_images(
         train, test: images uint8 [N, H, W, C] and integer labels [N].
         users: the client of each training image.
         synthetic: the images are rendered, not a published data set.
+        unofficial: the images were not verified to be those of the published data set.
         source: where the images come from, for people.
         allow_shared: accept images that are in both splits (they are counted in the index).
 
@@ -349,6 +354,7 @@ def write_images(
         "classes": [str(name) for name in classes],
         "coarse_labels": None if coarse_labels is None else [int(c) for c in coarse_labels],
         "synthetic": synthetic,
+        "unofficial": unofficial,
         "source": source,
         "shared_images": len(shared),
         "splits": {

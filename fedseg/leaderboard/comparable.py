@@ -298,4 +298,6 @@ def _other_images(words: str, entry: DataEntry, known: Mapping[str, Any]) -> lis
             return [f"the checksum of {words} is not recorded"]
         if name in known and getattr(entry, name) not in known[name]:
             return [f"other {words}: the checksum differs"]
+    if entry.unofficial and "content_sha256" not in known:
+        return [f"{words}: from .npz files, not verified to be the official ones"]
     return []

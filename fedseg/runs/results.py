@@ -94,6 +94,7 @@ def dataset_facts(dataset: Any) -> dict[str, Any]:
         "synthetic": is_rendered(dataset),
         "split_checksum": getattr(dataset, "split_checksum", None),
         "content_sha256": None,
+        "unofficial": getattr(dataset, "unofficial", False),
     }
     if isinstance(dataset, ImageArrays) and dataset.images.nbytes <= LARGEST_CONTENT:
         facts["content_sha256"] = content_checksum(dataset.images, dataset.labels)

@@ -86,6 +86,9 @@ class DataFacts(FilePart):
     content_sha256: Text | None = Field(
         description="SHA-256 of images and labels in any order, for small images in memory"
     )
+    unofficial: bool = Field(
+        False, description="whether the images come from `.npz` files, not from the official ones"
+    )
     clients: Positive | None = Field(None, description="training set: number of clients")
     partition_sha256: Text | None = Field(
         None, description="training set: SHA-256 of the clients and their samples"

@@ -90,14 +90,12 @@ KINDS: dict[str, tuple[int, list[Source]]] = {
             ("train on streets", LABELS, (d.BYTES, PLACES, d.PICTURES, d.MAPS)),
             ("train", "data/*.npy", ARRAYS),
             ("train", "data/dataset.json", JSON),
-            ("prepare png", "png/*/*/*.png", (d.BYTES, d.PLACES, d.PICTURES)),
         ],
     ),
     "archive": (
         200,
         [
             ("prepare npz", "npz/*.npz", (d.BYTES, PLACES, d.ARRAYS, d.PICKLES)),
-            ("prepare mnist", "mnist/*.gz", (d.BYTES, PLACES)),
         ],
     ),
     "checkpoint": (

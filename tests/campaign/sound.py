@@ -20,7 +20,7 @@ from mmengine.config import Config
 
 from fedseg.config.compose import compose
 from fedseg.config.layers import CONFIGS
-from fedseg.data_prep.image_files import VERIFIED
+from fedseg.data_prep.cifar import VERIFIED
 from fedseg.data_prep.image_sets import CIFAR10
 from fedseg.datasets.arrays import write_images
 from tests.conftest import CONFIG, NETWORK, write_streets
@@ -87,12 +87,9 @@ def _streets(folder: Path) -> None:
 
 
 def _archives(folder: Path) -> None:
-    """CIFAR and MNIST in the forms that the prepare tools read."""
+    """CIFAR in .npz files."""
     images = image_files.image_set(10, train=3, test=1)
     image_files.write_npz(folder / "npz", images, CIFAR10.classes)
-    image_files.write_folders(folder / "png", images, CIFAR10.classes)
-    gray = image_files.image_set(10, train=3, test=1, shape=(28, 28, 1))
-    image_files.write_mnist(folder / "mnist", gray)
 
 
 def _released(folder: Path) -> None:
@@ -192,8 +189,7 @@ class Command:
 
 LAST = "run/checkpoints/round_000004.pth"
 SHORT = "--cfg-options train_cfg.max_rounds=1 default_hooks.pictures=None"
-OWN = "--root root --unofficial --partition homogeneous --num-clients 2 --source"
-RELEASED = "prepare_cifar.py --root root --unofficial --from files"
+RELEASED = "prepare_cifar.py --root root --from files"
 COMMANDS = {
     "train": Command("digits", "train.py config.py --work-dir run", trained),
     "train with a split file": Command("digits", "train.py fixed.py --work-dir run", trained),
@@ -205,8 +201,6 @@ COMMANDS = {
     "board": Command("finished", "leaderboard.py run other --out out", written),
     "compare": Command("finished", "compare.py other run --out out", written),
     "resume": Command("stopped", "train.py config.py --work-dir run --resume", trained, True),
-    "prepare npz": Command("archives", f"prepare_cifar.py {OWN} npz", prepared),
-    "prepare png": Command("archives", f"prepare_cifar.py {OWN} png", prepared),
-    "prepare mnist": Command("archives", f"prepare_mnist.py {OWN} mnist", prepared),
+    "prepare npz": Command("archives", "prepare_cifar.py --root root --npz npz", prepared),
     "prepare released": Command("released", RELEASED, prepared),
 }

@@ -10,7 +10,6 @@ from fedseg.data_prep.image_order import write_order
 from fedseg.data_prep.image_sets import CIFAR10
 from fedseg.datasets import CIFAR10Dataset
 
-OWN = ("--unofficial", "--partition", "none")  # few images, and no split of them
 SHIPPED = Path(__file__).parents[2] / "docs" / "runs" / "clients" / "cifar10_order.npz"
 
 
@@ -41,7 +40,7 @@ def test_images_of_any_order_come_into_that_of_the_file(tmp_path, images, order,
     for seed in (0, 1):
         source = write_npz(tmp_path / f"source{seed}", shuffled(images, seed), CIFAR10.classes)
         root = tmp_path / f"root{seed}"
-        prepare("cifar", "--root", root, "--source", source, "--order", order, *OWN)
+        prepare("cifar", "--root", root, "--npz", source, "--order", order)
         for split in ("train", "test"):
             prepared = CIFAR10Dataset(root, split)
             np.testing.assert_array_equal(prepared.images, images[split][0])
@@ -52,7 +51,7 @@ def test_images_of_any_order_come_into_that_of_the_file(tmp_path, images, order,
 
 def test_prepared_images_in_another_order_are_not_taken_for_these(tmp_path, images, order, prepare):
     source = write_npz(tmp_path / "source", shuffled(images, 0), CIFAR10.classes)
-    words = ("cifar", "--root", tmp_path / "root", "--source", source, *OWN)
+    words = ("cifar", "--root", tmp_path / "root", "--npz", source)
     prepare(*words)
     assert "or another order: give --overwrite" in prepare.fails(*words, "--order", order)
     prepare(*words, "--order", order, "--overwrite")
@@ -62,7 +61,7 @@ def test_prepared_images_in_another_order_are_not_taken_for_these(tmp_path, imag
 def test_an_order_of_other_images_is_refused(tmp_path, images, order, prepare):
     others = {**images, "train": (255 - images["train"][0], images["train"][1])}
     source = write_npz(tmp_path / "source", others, CIFAR10.classes)
-    words = ("cifar", "--root", tmp_path / "root", "--source", source, *OWN, "--order")
+    words = ("cifar", "--root", tmp_path / "root", "--npz", source, "--order")
     assert f"--order: {order}: is of other train images" in prepare.fails(*words, order)
     for name, text in {"missing.npz": None, "text.npz": "train"}.items():
         file = tmp_path / name

@@ -1,4 +1,4 @@
-"""Released split files of CIFAR on archives made of noise: what is written, and damaged files."""
+"""Released split files of CIFAR on batches made of noise: what is written, and damaged files."""
 
 import json
 
@@ -42,7 +42,6 @@ class Released:
 
     def __init__(self, folder, dataset):
         self.root, self.files, self.dataset = folder / "root", folder / "files", dataset
-        self.archive = folder / "a.tar.gz"
         kind, train = KIND[dataset], 12 if dataset == "cifar10" else 4
         self.images = images = image_files.image_set(len(kind.classes), train=train, test=2)
         self.labels = {split: images[split][1].tolist() for split in image_files.SPLITS}
@@ -57,9 +56,9 @@ class Released:
         self.test = content({"100": tests[1:]})
 
     def publish(self, patch):
-        kind, folder = KIND[self.dataset], self.archive.parent / "to_pack"
-        image_files.write_archive(self.archive, kind, self.images, self.names)
-        image_files.publish(patch, kind, folder, self.images, self.archive)
+        kind = KIND[self.dataset]
+        folder = image_files.write_batches(self.root, kind, self.images, self.names)
+        image_files.publish(patch, kind, folder)
 
     def write(self):
         (self.files / "train").mkdir(parents=True, exist_ok=True)
@@ -70,7 +69,7 @@ class Released:
 
     def arguments(self, *more):
         given = ("--dataset", self.dataset, "--root", self.root, "--from", self.files)
-        return ("cifar", *given, "--source", self.archive, "--unofficial", *more)
+        return ("cifar", *given, *more)
 
 
 @pytest.fixture(params=["cifar10", "cifar100"])
@@ -127,7 +126,7 @@ def hold_twice(released):
     ("damage", "word"),
     [
         (lambda r: drop_last(r.train, "2"), "missing"),
-        (take_label_of_another_class, "label"),
+        (take_label_of_another_class, "is not in"),
         (hold_twice, "already"),
         (lambda r: first(r)["x"].__setitem__(0, "img_1000000_label_0.png"), "img_1000000"),
         (lambda r: r.train["num_samples"].__setitem__(0, 0), "num_samples"),
@@ -150,14 +149,12 @@ def test_one_class_a_client_with_alpha_0(released, prepare):
     assert "alpha 0" in prepare.fails(*released.arguments())
 
 
-def test_images_in_another_order(tmp_path, prepare, monkeypatch):
-    """Image folders are read class by class."""
+def test_images_in_another_order(tmp_path, prepare):
+    """Images of .npz files may have any."""
     released = Released(tmp_path, "cifar10")
     released.write()
-    images = image_files.image_set(10, train=12, test=2)
-    folder = image_files.write_folders(tmp_path / "png", images, KIND["cifar10"].classes)
-    released.archive = folder
-    assert "order" in prepare.fails(*released.arguments())
+    npz = image_files.write_npz(tmp_path / "npz", released.images, KIND["cifar10"].classes)
+    assert "archive's order" in prepare.fails(*released.arguments("--npz", npz))
 
 
 def test_no_released_files(released, prepare):

@@ -50,10 +50,12 @@ def write_photos(root: Path) -> None:
 
 
 def write_leaf(root: Path) -> None:
-    """FEMNIST and Shakespeare of twelve users from LEAF's files."""
-    for name, count in (("femnist", TRAIN), ("shakespeare", TRAIN)):
-        source = leaf_files.write_leaf(root / "leaf" / name, name, count, TEST)
-        fedseg.prepare(name, root / name, source=source)
+    """FEMNIST and Shakespeare of twelve users."""
+    for name, write in (
+        ("femnist", leaf_files.write_femnist),
+        ("shakespeare", leaf_files.write_shakespeare),
+    ):
+        fedseg.prepare(name, root / name, source=write(root / "leaf" / name, TRAIN, TEST))
 
 
 @pytest.fixture(scope="module")

@@ -60,7 +60,7 @@ def test_the_streets(number, row, streets, tmp_path):
 
 def test_the_images(tmp_path):
     shapes = [sys.executable, "-m", "fedseg", "prepare", "cifar", "--synthetic"]
-    subprocess.run([*shapes, "--partition", "none"], cwd=tmp_path, check=True)
+    subprocess.run(shapes, cwd=tmp_path, check=True)
     without = ("val_dataloader.corrupted=None", "test_dataloader.corrupted=None")
     results = trained(tmp_path, "demo_images", "--cfg-options", *without)
     ((mean, deviation),) = documented("synthetic shapes, 50 clients")

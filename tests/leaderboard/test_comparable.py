@@ -224,6 +224,12 @@ def test_a_partition_may_have_another_seed_and_omit_defaults():
     assert reasons("cifar100_pam_c10_r10000_resnet18", **changes) == ()
 
 
+def test_npz_files_are_comparable_only_where_the_content_is_known():
+    assert reasons(CIFAR, data__train__unofficial=True) == ()
+    found = reasons("cifar100_pam_c10_r10000_resnet18", data__train__unofficial=True)
+    assert found == ("training images: from .npz files, not verified to be the official ones",)
+
+
 def test_corruptions_must_be_the_official_ones():
     (table,) = (b for b in benchmarks() if b.id == f"{CIFAR}_corrupted")
 

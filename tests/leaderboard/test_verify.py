@@ -73,7 +73,7 @@ def test_training_threads_are_restored(run, small_config):
 
 FORGED = {
     **{"dataset": "CityscapesDataset", "samples": 99, "synthetic": True},
-    **{"split_checksum": "0" * 64, "content_sha256": "0" * 64},
+    **{"split_checksum": "0" * 64, "content_sha256": "0" * 64, "unofficial": True},
 }
 OF_CLIENTS = {"clients": 9, "partition_sha256": "0" * 64}
 

@@ -1,4 +1,4 @@
-"""Files of LEAF and TensorFlow Federated with a few made samples of twelve users."""
+"""Files of FEMNIST and Shakespeare with a few made samples of twelve users."""
 
 import json
 from pathlib import Path
@@ -10,8 +10,8 @@ from fedseg.data_prep.image_sets import SHAKESPEARE
 USERS = [f"f{number:04d}_07" for number in range(12)]
 
 
-def write_leaf(folder: Path, name: str, train: int, test: int) -> Path:
-    """``{train,test}/*.json`` of FEMNIST or Shakespeare; every user has samples for training."""
+def write_shakespeare(folder: Path, train: int, test: int) -> Path:
+    """``{train,test}/*.json`` of LEAF; every user has samples for training."""
     rng = np.random.default_rng(0)
     for split, count in (("train", train), ("test", test)):
         (folder / split).mkdir(parents=True)
@@ -19,15 +19,25 @@ def write_leaf(folder: Path, name: str, train: int, test: int) -> Path:
             data = {}
             for user in users:
                 own = len(range(USERS.index(user), count, len(USERS)))
-                if name == "femnist":
-                    x = (rng.integers(0, 256, (own, 784)) / 255).tolist()
-                    y = rng.integers(0, 62, own).tolist()
-                else:
-                    x = ["".join(rng.choice(SHAKESPEARE.classes, 80)) for _ in range(own)]
-                    y = rng.choice(SHAKESPEARE.classes, own).tolist()
                 if own:
-                    data[user] = {"x": x, "y": y}
+                    x = ["".join(rng.choice(SHAKESPEARE.classes, 80)) for _ in range(own)]
+                    data[user] = {"x": x, "y": rng.choice(SHAKESPEARE.classes, own).tolist()}
             sizes = [len(own["y"]) for own in data.values()]
             content = {"users": [*data], "num_samples": sizes, "user_data": data}
             (folder / split / f"all_data_{part}.json").write_text(json.dumps(content))
+    return folder
+
+
+def write_femnist(folder: Path, train: int, test: int) -> Path:
+    """The HDF5 files of TensorFlow Federated with so many images in all."""
+    import h5py
+
+    folder.mkdir(parents=True, exist_ok=True)
+    rng = np.random.default_rng(0)
+    for split, count in (("train", train), ("test", test)):
+        with h5py.File(folder / f"fed_emnist_{split}.h5", "w") as file:
+            for number, user in enumerate(USERS):
+                own = len(range(number, count, len(USERS)))
+                file[f"examples/{user}/pixels"] = rng.random((own, 28, 28), np.float32)
+                file[f"examples/{user}/label"] = rng.integers(0, 62, own).astype(np.int32)
     return folder
