@@ -176,7 +176,7 @@ class Command:
     """A command line.
 
     Attributes:
-        template: of its inputs. line: the tool and its arguments, in that folder.
+        template: of its inputs. line: a file of tools/, or fedseg, with arguments.
         outcome: what it makes, from the folder and standard output.
         strict: another outcome is never right, whatever was said about it: a resumed run.
     """
@@ -194,12 +194,12 @@ COMMANDS = {
     "train": Command("digits", "train.py config.py --work-dir run", trained),
     "train with a split file": Command("digits", "train.py fixed.py --work-dir run", trained),
     "train on streets": Command("streets", f"train.py config.py --work-dir run {SHORT}", trained),
-    "show splits": Command("digits", "splits.py clients.json --out out", printed),
+    "show splits": Command("digits", "fedseg splits clients.json --out out", printed),
     "load": Command("finished", "train.py load.py --work-dir new/run", loaded),
     "test": Command("finished", f"test.py config.py {LAST} --out out --pictures 0", tested),
     "verify": Command("finished", "leaderboard.py verify run", verified),
     "board": Command("finished", "leaderboard.py run other --out out", written),
-    "compare": Command("finished", "compare.py other run --out out", written),
+    "compare": Command("finished", "fedseg compare other run --out out", written),
     "resume": Command("stopped", "train.py config.py --work-dir run --resume", trained, True),
     "prepare npz": Command("archives", "prepare_cifar.py --root root --npz npz", prepared),
     "prepare released": Command("released", RELEASED, prepared),

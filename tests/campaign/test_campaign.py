@@ -3,11 +3,13 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from command_line import ROOT
 
 from tests.campaign.cases import KINDS, Case, draw
 from tests.campaign.damage import CANARY, Damage
 from tests.campaign.judge import CLEAR, EXECUTED, SILENT, UNCLEAR, Judge
 from tests.campaign.kills import draw_runs, kill_and_resume
+from tests.campaign.sound import COMMANDS
 
 SEED = 0
 
@@ -40,6 +42,12 @@ def _config(text: str) -> Damage:
 def test_the_judge_sees(judge, damage, judged):
     """A config of a user's own may do all this; the judge tells what it did."""
     assert judge(Case("config-x", "train", "config.py", damage)).judged == judged
+
+
+def test_every_command_is_there():
+    programs = {command.line.split()[0] for command in COMMANDS.values()}
+    tools = {path.name for path in (ROOT / "tools").glob("*.py")}
+    assert programs <= {"fedseg", *tools}
 
 
 def test_killed_runs(tmp_path):

@@ -38,7 +38,7 @@ class CommandLine:
     """A started tool, as :class:`subprocess.Popen` but for its output, which goes to files.
 
     Args:
-        tool: its name in ``tools/``. arguments: as on a command line.
+        tool: its name in ``tools/``, or ``fedseg``. arguments: as on a command line.
         cwd: its working folder, by default the current one.
         environment: variables that differ from the current ones.
     """
@@ -54,7 +54,8 @@ class CommandLine:
         self._files = [Path(self._folder.name) / name for name in ("out", "err")]
         for file in self._files:
             file.touch()
-        self.args = [str(ROOT / "tools" / tool), *map(str, arguments)]
+        script = ROOT / "fedseg" / "__main__.py" if tool == "fedseg" else ROOT / "tools" / tool
+        self.args = [str(script), *map(str, arguments)]
         variables = {**os.environ, **(environment or {})}
         told = (self.args, self._files, str(cwd or Path.cwd()), variables)
         self._process = _FORKS.Process(target=_be_the_tool, args=told)
