@@ -2,8 +2,8 @@
 
 Both give an image the style of another domain and keep its content, so the label still holds.
 Styles come from a bank: a few training images of each domain, chosen by the bank's seed. An entry
-is computed when it is first drawn, and kept as long as ``BANK_BYTES`` are not exceeded; it depends
-on its image only, so every loader worker and every run has the same bank without sharing anything.
+is computed when it is drawn, and the last ``CACHED_ENTRIES`` are kept; it depends on its image
+only, so every loader worker and every run has the same bank without sharing anything.
 
 In a federation the clients would send their entries once, before the first round; the history's
 traffic leaves that out.
@@ -11,6 +11,7 @@ traffic leaves that out.
 The sample's seed decides whether an image is transferred, and from which image of the bank.
 """
 
+import functools
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -32,7 +33,7 @@ from fedseg.units import floor_share
 
 # Keys of the random streams, apart from the pipeline's (which is 0) under the same seed.
 STYLE_STREAM, BANK_STREAM = 1, 2
-BANK_BYTES = 2**28  # of entries that a loader process keeps
+CACHED_ENTRIES = 2048  # 260 MB for CFSI on images of 1920x1080
 
 
 class StyleTransfer(ABC):
@@ -59,14 +60,16 @@ class StyleTransfer(ABC):
         fixed_half: bool = False,
         source: Mapping[str, Any] | None = None,
     ) -> None:
-        self.source, self.lender = source, None
-        self.p, self.images_per_domain, self.seed = p, images_per_domain, seed
-        self.exclude, self.fixed_half = exclude, fixed_half
+        self.source = source
+        self.lender = None
+        self.p = p
+        self.images_per_domain = images_per_domain
+        self.seed = seed
+        self.exclude = exclude
+        self.fixed_half = fixed_half
         self.bank: dict[str, list[str]] = {}
         self._conditions: dict[str, str] = {}
         self._choices: dict[str | None, list[str]] = {}  # by the group of an image
-        self._entries: dict[str, Any] = {}
-        self._bytes = 0
 
     def bind(
         self,
@@ -87,8 +90,8 @@ class StyleTransfer(ABC):
             self.bank[domain] = [paths[i] for i in order[: self.images_per_domain]]
         self._choices[None] = list(chain.from_iterable(self.bank.values()))
         for group in {self._group(domain) for domain in self.bank} - {None}:
-            others = (domain for domain in self.bank if self._group(domain) != group)
-            self._choices[group] = [path for domain in others for path in self.bank[domain]]
+            foreign = [domain for domain in self.bank if self._group(domain) != group]
+            self._choices[group] = [path for domain in foreign for path in self.bank[domain]]
             if not self._choices[group]:
                 raise ConfigError(
                     f"dataset.style.exclude: every image is of the {self.exclude} {group!r}: none "
@@ -112,13 +115,7 @@ class StyleTransfer(ABC):
 
     def entry(self, path: str) -> Any:
         """The style of one image of the bank."""
-        if path in self._entries:
-            return self._entries[path]
-        entry = self.extract(read_image(path))
-        self._bytes += sum(part.nbytes for part in entry)
-        if self._bytes <= BANK_BYTES:
-            self._entries[path] = entry
-        return entry
+        return _extract(self, path)
 
     @abstractmethod
     def extract(self, image: np.ndarray) -> Any:
@@ -237,6 +234,12 @@ def build_style(
         style.exclude = None  # none of them is an image's own
     style.bind(images, domains, condition_of)
     return style
+
+
+@functools.lru_cache(CACHED_ENTRIES)
+def _extract(style: StyleTransfer, path: str) -> Any:
+    """Extract the style of an image file."""
+    return style.extract(read_image(path))
 
 
 def _generator(seed: int, stream: int) -> np.random.Generator:

@@ -51,9 +51,10 @@ class Pipeline:
     """
 
     def __init__(self, steps: Sequence[Mapping[str, Any]] = (), field: str = "dataset.pipeline"):
-        self.steps, self.field = steps, field
+        self.steps = steps
+        self.field = field
         built = [build_transform(step, f"{field}[{i}]") for i, step in enumerate(steps)]
-        self._built, self._compose = built, A.Compose(built) if built else None
+        self._compose = A.Compose(built) if built else None
 
     def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
         # Loader workers build their own: some transforms of albumentations cannot be pickled.
@@ -70,49 +71,25 @@ class Pipeline:
         """The same for arrays by albumentations' names: ``image``, ``mask``, or both."""
         if self._compose is None:
             return sample
-        try:
-            made = self._run(self._compose, seed, sample)
-        except Exception as error:
-            if "crop" not in f"{type(error).__name__} {error}".lower():
-                raise
-            raise self._explain(error, seed, sample) from error
-        for name, before in sample.items():
-            array, ndim = made[name], before.ndim
-            if not isinstance(array, np.ndarray) or (array.dtype, array.ndim) != (np.uint8, ndim):
-                raise ConfigError(
-                    f"{self.field}: must keep the {name} uint8 with {ndim} dimensions: leave "
-                    "normalization and tensors to model.data_preprocessor"
-                )
-        return made
-
-    def _run(
-        self, steps: A.Compose, seed: int, sample: Mapping[str, np.ndarray]
-    ) -> dict[str, np.ndarray]:
         # One pair of generators for all steps. Compose.set_random_seed would give every step a
         # generator of its own with the same seed: then the flip decides the scale.
         seed &= SEED_MASK
-        steps.set_random_state(np.random.Generator(np.random.Philox(key=seed)), random.Random(seed))
-        return steps(**sample)
-
-    def _explain(
-        self, error: Exception, seed: int, sample: Mapping[str, np.ndarray]
-    ) -> ConfigError:
-        """The error of a crop with the step that raises it: the first after which it is raised."""
-        for number in range(len(self.steps)):
-            try:
-                self._run(A.Compose(self._built[: number + 1]), seed, sample)
-            except Exception:
-                break
-        step = self._built[number]
-        padded = hasattr(step, "pad_if_needed")
-        return ConfigError(
-            f"{self.field}[{number}]: {type(step).__name__}: {error}: for smaller images "
-            f"{'set pad_if_needed=True' if padded else 'put PadIfNeeded before it'}"
-        )
+        generator = np.random.Generator(np.random.Philox(key=seed))
+        self._compose.set_random_state(generator, random.Random(seed))
+        results = self._compose(**sample)
+        for name, before in sample.items():
+            after = results[name]
+            is_uint8 = isinstance(after, np.ndarray) and after.dtype == np.uint8
+            if not is_uint8 or after.ndim != before.ndim:
+                raise ConfigError(
+                    f"{self.field}: must keep the {name} uint8 with {before.ndim} dimensions: "
+                    "leave normalization and tensors to model.data_preprocessor"
+                )
+        return results
 
 
 def build_transform(step: Mapping[str, Any], field: str) -> A.BasicTransform | A.BaseCompose:
-    """One step of a config as a transform; see :class:`Pipeline`."""
+    """Build one step of a config; see :class:`Pipeline`."""
     if not isinstance(step, Mapping) or not isinstance(step.get("type"), str):
         raise ConfigError(f"{field}: a step is dict(type='Name', ...), not {step!r}")
     arguments = dict(step)
@@ -136,13 +113,16 @@ def build_transform(step: Mapping[str, Any], field: str) -> A.BasicTransform | A
     if "InitSchema" in vars(cls):
         arguments["strict"] = True  # else a value that fails validation may turn into a default
     try:
-        made = cls(**arguments)
+        transform = cls(**arguments)
     except (TypeError, ValueError, ConfigError) as error:
         raise ConfigError(f"{field}: {name}: {error}") from error
-    needed = [*getattr(made, "targets_as_params", ())] + ["bboxes"] * ("BBoxSafe" in name)
-    if more := {*needed} - {"image", "mask"}:
-        raise ConfigError(f"{field}: {name}: needs {min(more)}, which no data set here gives")
-    return made
+    needed = {*getattr(transform, "targets_as_params", ())}
+    if "BBoxSafe" in name:
+        needed.add("bboxes")
+    missing = needed - {"image", "mask"}
+    if missing:
+        raise ConfigError(f"{field}: {name}: needs {min(missing)}, which no data set here gives")
+    return transform
 
 
 def _is_transform(cls: Any) -> bool:
@@ -155,7 +135,7 @@ def is_foreign_transform(name: str) -> bool:
 
 
 def find_transform(name: str, field: str) -> type:
-    """The transform class of a name: a registered one first, else albumentations'."""
+    """Find the transform class of a name: a registered one first, else albumentations'."""
     TRANSFORMS.import_from_location()
     registered = TRANSFORMS.module_dict
     cls = registered.get(name, getattr(A, name, None))

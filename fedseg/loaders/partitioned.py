@@ -64,8 +64,11 @@ class PartitionedData(ClientData):
         self.clients = list(self.indices)
         self.sizes = [len(self.indices[client]) for client in self.clients]
         self.batch_size = batch_size
-        self.local_epochs, self.local_steps = local_epochs, local_steps
-        self.shuffle, self.drop_last, self.drop_single = shuffle, drop_last, drop_single
+        self.local_epochs = local_epochs
+        self.local_steps = local_steps
+        self.shuffle = shuffle
+        self.drop_last = drop_last
+        self.drop_single = drop_single
         self.seed = seed
         self._check_batches()
 
@@ -91,7 +94,10 @@ class PartitionedData(ClientData):
         """Sizes of batches that hold every sample once."""
         size = self.sizes[client]
         batch = size if self.batch_size == "full" else min(self.batch_size, size)
-        return [batch] * (size // batch) + [size % batch] * (size % batch > 0)
+        sizes = [batch] * (size // batch)
+        if size % batch:
+            sizes.append(size % batch)
+        return sizes
 
     def batch_sizes(self, client: int) -> list[int]:
         """Sizes of the batches of one local epoch."""
@@ -150,10 +156,12 @@ class PartitionedData(ClientData):
         """Domain -> the clients whose images are all of it; empty without domains."""
         domains = domains_of(self.dataset)
         clients: dict[str, list[str]] = {}
-        for client, indices in self.indices.items() if domains is not None else ():
-            held = {domains[i] for i in indices}
-            if len(held) == 1:
-                clients.setdefault(held.pop(), []).append(client)
+        if domains is None:
+            return clients
+        for client, indices in self.indices.items():
+            client_domains = {domains[i] for i in indices}
+            if len(client_domains) == 1:
+                clients.setdefault(client_domains.pop(), []).append(client)
         return clients
 
     def batches_alone(self, job: Job) -> Iterator[Any]:
@@ -189,8 +197,10 @@ def domains_of(dataset: Any) -> list[Any] | None:
     if domains is None:
         return None
     if len(domains) != len(dataset):
-        told = f"{type(dataset).__name__}.domains: has {len(domains)} entries"
-        raise ConfigError(f"{told} for {len(dataset)} samples: give each sample its domain")
+        raise ConfigError(
+            f"{type(dataset).__name__}.domains: has {len(domains)} entries for {len(dataset)} "
+            "samples: give each sample its domain"
+        )
     return [domain.item() if isinstance(domain, np.generic) else domain for domain in domains]
 
 

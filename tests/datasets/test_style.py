@@ -243,11 +243,3 @@ def test_another_data_set_lends_its_styles(images, tmp_path, make_picture, save_
     source["type"] = "ImageFolderDataset"
     with pytest.raises(ConfigError, match=r"style\.source\.type: .* is not a SegmentationDataset"):
         ListedDataset(str(tmp_path), "split", style={"type": "LABStyle", "source": source}, **two)
-
-
-def test_a_full_bank_is_computed_again(images, make_picture, monkeypatch) -> None:
-    small, large = bound(LABStyle(p=1.0), images), bound(LABStyle(p=1.0), images)
-    monkeypatch.setattr("fedseg.datasets.style.BANK_BYTES", 100)
-    results = [small(make_picture(0), "day", seed) for seed in range(20)]
-    monkeypatch.undo()
-    assert all((large(make_picture(0), "day", s) == r).all() for s, r in enumerate(results))

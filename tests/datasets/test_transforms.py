@@ -162,18 +162,6 @@ def test_mistakes_are_named(step, message) -> None:
         Pipeline([dict(type="HorizontalFlip"), step])
 
 
-@pytest.mark.parametrize(
-    ("step", "message"),
-    [
-        (dict(type="RandomCrop", height=200, width=9), r": RandomCrop: .*pad_if_needed=True"),
-        (dict(type="CropNonEmptyMaskIfExists", height=500, width=9), ": .*put PadIfNeeded before"),
-    ],
-)
-def test_a_crop_larger_than_the_image_names_its_step(step, message) -> None:
-    with pytest.raises(ConfigError, match=rf"dataset\.pipeline\[1\]{message}"):
-        Pipeline([dict(type="HorizontalFlip"), step])(COORDINATES, ROW, 0)
-
-
 def test_result_must_stay_uint8() -> None:
     for name in ("Normalize", "ToFloat", "ToTensorV2"):
         with pytest.raises(ConfigError, match=r"dataset\.pipeline: .*model\.data_preprocessor"):
