@@ -164,23 +164,12 @@ class ImageOptions:
 
 @dataclass(frozen=True)
 class LandmarksOptions:
-    """The folder of photographs, and how thoroughly they are checked."""
+    """Which photographs are accepted, and where to list those that are missing."""
 
-    images: Path = option(
-        Path("images"),
-        type=Path,
-        metavar="DIR",
-        help="folder of the images, absolute or below the root",
-    )
     unofficial: bool = option(
         False,
         action="store_true",
         help="accept other numbers of users, images and classes than the published ones",
-    )
-    decode: bool = option(
-        False,
-        action="store_true",
-        help="decode every image (slow), not only check its header and end",
     )
     missing: Path | None = option(
         None,
@@ -264,7 +253,7 @@ examples:
         "Verify Landmarks-User-160k: split files and images.",
         f"""\
 Expected below the root: federated_train.csv and test.csv (or mini_gld_train_split.csv and
-mini_gld_test.csv, the 23k images of gld23k), and images/<id>.jpg or images/a/b/c/<id>.jpg.
+mini_gld_test.csv, the 23k images of gld23k), and images/a/b/c/abc0123456789def.jpg.
 {LANDMARKS_SOURCES}.
 
 example:

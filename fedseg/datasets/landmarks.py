@@ -1,10 +1,9 @@
 """Landmarks-User-160k: photographs of landmarks by the people who took them, images on disk."""
 
 import csv
-import io
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -14,11 +13,12 @@ from pydantic import PositiveInt
 
 from fedseg.datasets.file_lists import existing_files
 from fedseg.datasets.photos import PhotoDataset, rows_checksum
-from fedseg.errors import ConfigError, DataError
+from fedseg.errors import DataError
 from fedseg.names import PREPARED_BY
 from fedseg.registry import DATASETS
 
 SPLITS = ("train", "test")
+IMAGES = "images"  # folder of the images in the data root
 SUFFIX = ".jpg"
 TOOL = PREPARED_BY["LandmarksDataset"]
 # An id becomes a file name and three folder names, so nothing but these characters may be in it.
@@ -48,14 +48,10 @@ class LandmarksDataset(PhotoDataset):
     164,172 training images of 1,262 users, 19,526 test images, 2,028 classes.
 
     Args:
-        data_root: the folder with annotation files and images.
+        data_root: the folder with the published split files, ``federated_train.csv`` and
+            ``test.csv`` (160k) or ``mini_gld_train_split.csv`` and ``mini_gld_test.csv`` (23k), and
+            with the images as in the archives, ``images/a/b/c/abc0123456789def.jpg``.
         split: which images.
-        annotations: the CSV file, relative to ``data_root`` or absolute: columns ``user_id`` (train
-            only), ``image_id``, ``class``. None looks for ``federated_train.csv`` and ``test.csv``
-            (160k), or ``mini_gld_train_split.csv`` and ``mini_gld_test.csv`` (23k).
-        image_root: the folder with the images, relative to ``data_root`` or absolute. An image is
-            ``<id>.jpg`` in it, or below folders of the first three characters:
-            ``a/b/c/abc0123456789def.jpg``.
         num_classes: 2028; the 23k images have 203.
         pipeline: transforms of albumentations, as in
             :class:`~fedseg.datasets.segmentation.SegmentationDataset`. None: for ``train`` a random
@@ -74,27 +70,22 @@ class LandmarksDataset(PhotoDataset):
         self,
         data_root: str | Path,
         split: Literal["train", "test"] = "train",
-        annotations: str | Path | None = None,
-        image_root: str | Path = "images",
         num_classes: PositiveInt = 2028,
         pipeline: Sequence[Mapping[str, Any]] | None = None,
     ) -> None:
         super().__init__(data_root, split, pipeline)
-        root = Path(self.data_root)
-        self.annotations = (
-            find_annotations(root, split) if annotations is None else root / annotations
-        )
-        self.image_root = root / image_root
+        annotations = find_annotations(Path(data_root), split)
+        images = Path(data_root, IMAGES)
         self.metainfo = {"classes": tuple(str(i) for i in range(num_classes))}
-        photos = read_annotations(self.annotations, split == "train", num_classes)
+        photos = read_annotations(annotations, split == "train", num_classes)
         self.users = [photo.user for photo in photos] if split == "train" else None
         self.labels = np.array([photo.label for photo in photos], np.int64)
-        paths = find_images(self.image_root, [photo.image for photo in photos])
+        paths = find_images(images, [photo.image for photo in photos])
         missing = [p.image for p, path in zip(photos, paths, strict=True) if path is None]
         if missing:
             raise DataError(
-                f"{self.image_root}: {len(missing)} of {len(photos)} images of {self.annotations} "
-                f"are missing, such as {', '.join(missing[:5])}: check the data set with {TOOL}"
+                f"{images}: {len(missing)} of {len(photos)} images of {annotations} are missing, "
+                f"such as {', '.join(missing[:5])}: check the data set with {TOOL}"
             )
         self.files = [(path,) for path in paths]
         rows = [[photo.user, photo.image, photo.label] for photo in photos]
@@ -107,77 +98,61 @@ def find_annotations(root: Path, split: str) -> Path:
     if not present:
         raise DataError(
             f"{root / ANNOTATIONS[split][0]}: does not exist: download the published split files "
-            f"(see {TOOL}), or set dataset.annotations"
+            f"(see {TOOL})"
         )
     if len(present) > 1:
-        raise ConfigError(
-            f"dataset.annotations: {root} has {present[0].name} (160k images) and "
-            f"{present[1].name} (23k): set one"
+        raise DataError(
+            f"{root}: must have {present[0].name} (160k images) or {present[1].name} (23k), not "
+            "both: move one away"
         )
     return present[0]
 
 
 def read_annotations(path: Path, with_users: bool, num_classes: int) -> list[Photo]:
-    """The rows of an annotation file; ``with_users``: it has a column ``user_id``."""
-    columns = ["user_id"] * with_users + ["image_id", "class"]
+    """Read the rows of an annotation file; ``with_users``: it has a column ``user_id``.
+
+    DataError for a missing column, or a row with an id, class or user that cannot be.
+    """
+    try:
+        with open(path, newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{path}: cannot be read as CSV ({error}): get it again") from error
     photos: dict[str, Photo] = {}
-    for line, row in read_rows(path, columns):
-        where = f"{path}, line {line}"
-        image, label, user = row["image_id"], row["class"], row.get("user_id") or None
-        if not IMAGE_ID.fullmatch(image or ""):
-            raise DataError(
-                f"{where}: {image!r} is not an image id (letters, digits, '-' and '_'): "
-                "correct the row"
-            )
-        if image in photos:
-            raise DataError(f"{where}: image {image} is listed twice: remove one")
-        if not re.fullmatch("[0-9]{1,9}", label or "") or int(label) >= num_classes:
-            raise DataError(
-                f"{where}: unknown class {label!r}: classes are 0 to dataset.num_classes - 1 = "
-                f"{num_classes - 1}"
-            )
-        if with_users and user is None:
-            raise DataError(f"{where}: image {image} has no user_id: correct the row")
-        photos[image] = Photo(image, int(label), user if with_users else None)
+    for line, row in enumerate(rows, start=2):
+        photo = _read_row(f"{path}, line {line}", row, with_users, num_classes)
+        if photo.image in photos:
+            raise DataError(f"{path}, line {line}: image {photo.image} is listed twice: remove one")
+        photos[photo.image] = photo
     if not photos:
         raise DataError(f"{path}: lists no image: get it again")
     return list(photos.values())
 
 
-def read_rows(
-    path: Path, required: Sequence[str], optional: Sequence[str] | None = None
-) -> Iterator[tuple[int, dict[str, str | None]]]:
-    """Line number and cells of each row of a CSV file with a header.
-
-    Args:
-        required: columns that it must have.
-        optional: those that it may have; None: any.
-    """
-    try:
-        text = path.read_bytes().decode("utf-8-sig")
-        rows = csv.DictReader(io.StringIO(text, newline=""), skipinitialspace=True)
-        rows.fieldnames = names = [name.strip() for name in rows.fieldnames or ()]
-        for name in required:
-            if name not in names:
-                raise DataError(f"{path}: has no column {name!r} in its first line: add it")
-        for name in filter(None, names):
-            if optional is not None and name not in (*required, *optional):
-                known = ", ".join((*required, *optional))
-                raise DataError(f"{path}: has a column {name!r}, none of {known}: rename it")
-            if names.count(name) > 1:
-                raise DataError(f"{path}: has two columns {name!r}: remove one")
-        for row in rows:
-            yield rows.line_num, row
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{path}: cannot be read as CSV ({error}): get it again") from error
+def _read_row(
+    where: str, row: Mapping[str, str | None], with_users: bool, num_classes: int
+) -> Photo:
+    """Check one row; ``where`` names it in messages."""
+    image, label, user = row.get("image_id"), row.get("class"), row.get("user_id")
+    if not IMAGE_ID.fullmatch(image or ""):
+        raise DataError(
+            f"{where}: image_id must be letters, digits, '-' and '_', not {image!r}: get the file "
+            "again"
+        )
+    if not re.fullmatch("[0-9]{1,9}", label or "") or int(label) >= num_classes:
+        raise DataError(
+            f"{where}: class must be 0 to dataset.num_classes - 1 = {num_classes - 1}, not "
+            f"{label!r}: get the file again"
+        )
+    if not with_users:
+        return Photo(image, int(label))
+    if not user:
+        raise DataError(f"{where}: image {image} has no user_id: get the file again")
+    return Photo(image, int(label), user)
 
 
 def find_images(root: Path, ids: Sequence[str]) -> list[str | None]:
-    """The path of each image below a root, or None; see ``image_root`` of the data set."""
-    names = [image + SUFFIX for image in ids]
-    flat = [os.path.join(root, name) for name in names]
-    nested = [os.path.join(root, *name[:3], name) for name in names]
-    present = existing_files([*flat, *nested])
-    return [
-        next((p for p in pair if p in present), None) for pair in zip(flat, nested, strict=True)
-    ]
+    """Find the path of each image below a root, ``a/b/c/abc0123456789def.jpg``, or None."""
+    paths = [os.path.join(root, *image[:3], image + SUFFIX) for image in ids]
+    present = existing_files(paths)
+    return [path if path in present else None for path in paths]

@@ -3,18 +3,16 @@
 import hashlib
 import json
 import os
-import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from unicodedata import normalize
 
 import numpy as np
 import torch
 from pydantic import PositiveInt
 from torch.utils.data import Dataset
+from torchvision.datasets.folder import find_classes, make_dataset
 
-from fedseg.datasets.file_lists import check_exist, is_hidden, walk_files
 from fedseg.datasets.images import ENDINGS, read_image
 from fedseg.datasets.transforms import Pipeline
 from fedseg.errors import DataError, MissingDataError
@@ -78,11 +76,13 @@ def rows_checksum(rows: Sequence[Sequence[Any]], **options: Any) -> str:
 class ImageFolderDataset(PhotoDataset):
     """A folder of images for each class: ``<data_root>/<split>/<class>/*.JPEG``, as ImageNet's.
 
+    Read by torchvision's rules: classes are the folders of ``train`` if there is one, else of the
+    split, labels their alphabetical order; images are all ``.jpg``, ``.jpeg`` and ``.png`` below.
+
     Args:
         data_root: the folder with the splits.
         split: the folder with the classes, such as ``"train"`` or ``"val"``.
-        num_classes: how many there must be; labels are their alphabetical order. They are the
-            folders of ``train`` if there is one, else of ``split``; hidden ones do not count.
+        num_classes: how many there must be.
         pipeline: transforms of albumentations, as in
             :class:`~fedseg.datasets.segmentation.SegmentationDataset`. None: for ``train`` a random
             crop resized to 224x224 and a horizontal flip, for any other split the shorter side
@@ -101,46 +101,29 @@ class ImageFolderDataset(PhotoDataset):
         pipeline: Sequence[Mapping[str, Any]] | None = None,
     ) -> None:
         super().__init__(data_root, split, pipeline)
-        folder = Path(data_root, split)
+        folder, training = Path(data_root, split), Path(data_root, "train")
         if not folder.is_dir():
             raise MissingDataError(
                 f"{folder}: is missing: unpack the images there or set data_root"
             )
-        training = Path(data_root, "train")
-        held, classes = _classes(folder), _classes(training if training.is_dir() else folder)
-        if unknown := sorted(set(held) - set(classes)):
-            raise DataError(f"{folder / unknown[0]}: is not a class of {training}: move it away")
-        numbers = {name: number for number, name in enumerate(classes) if name in held}
-        samples, others = [], []
-        for name in walk_files(folder):
-            of, *inner = name.split("/")
-            path = os.path.join(folder, name)
-            if inner and name.lower().endswith(ENDINGS) and not is_hidden(name):
-                samples.append((path, numbers[normalize("NFC", of)]))
-            else:
-                others.append(path)
-        samples.sort(key=lambda sample: sample[1])
-        endings = f"images end in {', '.join(ENDINGS)}"
-        if others := sorted(others):
-            listed = f"{', '.join(others[:5])}{', ...' * (len(others) > 5)}"
-            told = f"{len(others)} files are skipped, they are no images of a class ({listed})"
-            warnings.warn(f"{folder}: {told}: {endings}", stacklevel=2)
-        empty = sorted(set(numbers) - {classes[label] for _, label in samples})
-        if not samples or (empty and split == "train"):
-            of = ", ".join(empty[:5]) or "any class"
-            raise DataError(f"{folder}: has no images of {of}: {endings}")
+        if not training.is_dir():
+            training = folder
+        try:
+            classes, numbers = find_classes(training)
+            for name in find_classes(folder)[0]:
+                if name not in numbers:
+                    raise DataError(f"{folder / name}: must be a class of {training}: move it away")
+            samples = make_dataset(folder, numbers, ENDINGS, allow_empty=split != "train")
+        except FileNotFoundError as error:  # no class, or no image of a class
+            raise DataError(f"{folder}: {error}") from error
         if len(classes) != num_classes:
             raise DataError(
                 f"{folder}: has {len(classes)} classes, not {num_classes}: set dataset.num_classes"
             )
-        check_exist([path for path, _ in samples], data_root, "unpack the images again")
+        if not samples:
+            raise DataError(f"{folder}: has no images: they end in {', '.join(ENDINGS)}")
         self.metainfo = {"classes": tuple(classes)}
         self.files = [(path,) for path, _ in samples]
         self.labels = np.array([label for _, label in samples], np.int64)
         rows = [[os.path.relpath(path, folder), label] for path, label in samples]
         self.split_checksum = rows_checksum(rows)
-
-
-def _classes(folder: Path) -> list[str]:
-    names = (path.name for path in folder.iterdir() if path.is_dir() and not is_hidden(path.name))
-    return sorted({normalize("NFC", name) for name in names})

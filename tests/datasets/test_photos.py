@@ -37,16 +37,6 @@ def test_what_it_holds(root):
     assert ImageFolderDataset(root, num_classes=3).split_checksum != val.split_checksum
 
 
-def test_hidden_files_are_no_images(root):
-    before = ImageFolderDataset(root, num_classes=3)
-    for name in ("n01/._n01_1.JPEG", "__MACOSX/n01/a.png", "@eaDir/a.png", "n01/.trash/a.png"):
-        (root / "train" / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / "train" / name).write_bytes(b"hidden")
-    with pytest.warns(UserWarning, match=r"train: 4 files are skipped.*@eaDir.*\._n01_1\.JPEG"):
-        after = ImageFolderDataset(root, num_classes=3)
-    assert after.files == before.files and after.split_checksum == before.split_checksum
-
-
 def test_what_is_wrong_with_a_folder(root):
     with pytest.raises(MissingDataError, match="data_root"):
         ImageFolderDataset(root, "test")
@@ -56,17 +46,8 @@ def test_what_is_wrong_with_a_folder(root):
     with pytest.raises(DataError, match="n04"):
         ImageFolderDataset(root, num_classes=4)
     (root / "empty").mkdir()
-    with pytest.raises(DataError, match=r"empty: has no images of any class.*\.png"):
+    with pytest.raises(DataError, match="empty: Couldn't find any class folder"):
         ImageFolderDataset(root, "empty")
-
-
-def test_other_endings_are_skipped(root):
-    (root / "train" / "n01" / "a.heic").touch()
-    (root / "train" / "n01" / "circle").symlink_to(root / "train")  # not 40 times the same images
-    (root / "train" / "loose.png").touch()
-    (root / "train" / "__MACOSX").mkdir()
-    with pytest.warns(UserWarning, match=r"2 files are skipped.*loose\.png.*a\.heic.*\.png"):
-        assert len(ImageFolderDataset(root, num_classes=3)) == 4
 
 
 def test_class_folders_may_be_links(root):
@@ -82,18 +63,7 @@ def test_class_folders_may_be_links(root):
     assert linked.labels.tolist() == [0, 1, 1] and linked[2]["inputs"].shape[0] == 3
 
 
-def test_names_that_look_alike_are_one_class(root):
-    (root / "train" / "n02").rename(root / "train" / "\u00fcbung")  # one character, then two
-    (root / "val" / "n02").rename(root / "val" / "u\u0308bung")
-    val = ImageFolderDataset(root, "val", num_classes=3)
-    assert val.metainfo["classes"] == ("n01", "n03", "\u00fcbung")
-    assert val.labels.tolist() == [0, 1, 2, 2]
-
-
 def test_classes_are_those_of_training(root):
-    (root / "train" / ".ipynb_checkpoints").mkdir()
-    (root / "val" / ".ipynb_checkpoints").mkdir()
-    (root / "train" / "@eaDir").mkdir()
     (root / "val" / "n01" / "n01_1.JPEG").unlink()
     for _ in range(2):  # an empty folder, then none
         val = ImageFolderDataset(root, "val", num_classes=3)
@@ -101,6 +71,10 @@ def test_classes_are_those_of_training(root):
         assert val.labels.tolist() == [1, 1, 2]
         if (root / "val" / "n01").exists():
             (root / "val" / "n01").rmdir()
+    for path in (root / "val").rglob("*.JPEG"):
+        path.unlink()
+    with pytest.raises(DataError, match=r"val: has no images: they end in .*\.png"):
+        ImageFolderDataset(root, "val", num_classes=3)
     (root / "val" / "n00").mkdir()
-    with pytest.raises(DataError, match=r"n00: is not a class of .*train"):
+    with pytest.raises(DataError, match=r"n00: must be a class of .*train"):
         ImageFolderDataset(root, "val", num_classes=3)

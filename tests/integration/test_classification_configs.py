@@ -38,7 +38,9 @@ def write_landmarks(root: Path) -> None:
     test = [(image_id(number), 96 * number) for number in range(18, 21)]
     write_annotations(root, train, test)
     for number in range(21):
-        write_photo(root / "images" / f"{image_id(number)}.jpg", number, 240 + number, 320)
+        image = image_id(number)
+        path = (root / "images").joinpath(*image[:3], f"{image}.jpg")
+        write_photo(path, number, 240 + number, 320)
 
 
 def write_photos(root: Path) -> None:

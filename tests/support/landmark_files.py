@@ -37,13 +37,10 @@ def write_annotations(root: Path, train, test, names=(TRAIN, TEST)) -> None:
         (root / name).write_text(f"{header}\n{text}\n")
 
 
-def write_landmarks(root: Path, nested: bool = True, **options) -> Path:
-    """A whole root; images lie flat or below folders of three characters."""
+def write_landmarks(root: Path, **options) -> Path:
+    """A whole root; images lie below folders of three characters."""
     train, test = rows(**options)
     write_annotations(root, train, test)
     for number, image in enumerate([*(row[1] for row in train), *(row[0] for row in test)]):
-        folder = root / "images"
-        if nested:
-            folder = folder.joinpath(*image[:3])
-        write_photo(folder / f"{image}.jpg", number)
+        write_photo((root / "images").joinpath(*image[:3], f"{image}.jpg"), number)
     return root
