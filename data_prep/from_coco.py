@@ -7,14 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from fedseg.datasets.listed import color_of
 from fedseg.errors import ConfigError, DataError, ResourceError
 from fedseg.files import read_json
 
-from .importers import Imported, Pair, size_of
+from .importers import BACKGROUND, Imported, Pair, size_of
 from .polygons import FARTHEST
-
-BACKGROUND = "background"
 
 
 def is_coco(content: Any) -> bool:
@@ -52,8 +49,7 @@ def read_coco(labels: Path, images: Path | None) -> Imported:
             ids[mask] = number
         return Pair(files[image], path, ids)
 
-    colors = [color_of(number) for number in range(len(classes))]
-    return Imported(classes, colors, len(files), map(draw, files))
+    return Imported(classes, len(files), map(draw, files))
 
 
 def _mask(labels: Path, shape: Mapping[str, Any], size: tuple[int, int]) -> np.ndarray:

@@ -11,7 +11,7 @@ from fedseg.errors import ConfigError, DataError
 
 from .classes import read_text
 from .disk import find_files
-from .importers import Imported, Pair
+from .importers import Imported, Pair, find_image
 
 LABELS = "labelmap.txt"
 MASKS, IMAGES = "SegmentationClass", "JPEGImages"
@@ -36,17 +36,13 @@ def read_cvat(labels: Path, images: Path | None) -> Imported:
             must = "must be name:r,g,b:parts:actions"
             raise DataError(f"{labels / LABELS}: line {number}: {must}, not {line!r}.")
     folder = images or labels / IMAGES
-    image_of = {Path(name).with_suffix("").as_posix(): name for name in find_files(folder)}
     masks = sorted(name for name in find_files(labels / MASKS) if name.endswith(".png"))
 
     def read(mask: str) -> Pair:
-        stem = mask.removesuffix(".png")
-        if stem not in image_of:
-            raise DataError(f"{folder}: has no image {stem}: name its folder with --images.")
-        ids = _ids_of_colors(labels / MASKS / mask, colors)
-        return Pair(image_of[stem], folder / image_of[stem], ids)
+        image = find_image(folder, mask)
+        return Pair(image, folder / image, _ids_of_colors(labels / MASKS / mask, colors))
 
-    return Imported(classes, colors, len(masks), map(read, masks))
+    return Imported(classes, len(masks), map(read, masks), colors)
 
 
 def _ids_of_colors(mask: Path, colors: Sequence[Sequence[int]]) -> np.ndarray:

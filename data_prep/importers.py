@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 from PIL import Image
 
+from fedseg.datasets.images import ENDINGS
 from fedseg.datasets.listed import color_of
 from fedseg.datasets.segmentation import IGNORE
 from fedseg.errors import ConfigError, DataError
@@ -28,8 +29,10 @@ from .parallel import track
 IMPORTERS = {  # by tool, the function that reads its files: (--labels, --images) -> Imported
     "coco": "data_prep.from_coco:read_coco",
     "cvat": "data_prep.from_cvat:read_cvat",
+    "labelme": "data_prep.from_labelme:read_labelme",
 }
 CLASSES = "classes.txt"
+BACKGROUND = "background"  # the class of pixels without an annotation
 
 
 @dataclass(frozen=True)
@@ -46,9 +49,9 @@ class Imported:
     """What an importer has read."""
 
     classes: Sequence[str]  # by id
-    colors: Sequence[Sequence[int]]  # [r, g, b] by id
     count: int  # of the pairs
     pairs: Iterable[Pair]  # read one by one
+    colors: Sequence[Sequence[int]] = ()  # [r, g, b] by id; none: Pascal VOC's
 
 
 def import_data(
@@ -64,8 +67,8 @@ def import_data(
     if not 1 <= len(imported.classes) <= IGNORE:
         must = f"must name 1 to {IGNORE} classes"
         raise DataError(f"{labels}: {must}, not {len(imported.classes)}.")
-    text = classes_text(labels, imported.classes, imported.colors)
     palette = [*imported.colors, *map(color_of, range(len(imported.colors), 256))]
+    text = classes_text(labels, imported.classes, palette[: len(imported.classes)])
     image_of: dict[Path, str] = {}
     for pair in track(imported.pairs, imported.count, f"importing {tool}"):
         if fault := check_path(pair.name):
@@ -95,6 +98,18 @@ def find_path(option: str, values: Sequence[str] | None, root: Path) -> Path | N
     if not path.exists():
         raise ConfigError(f"{option}: must be a file or folder that exists, not {values[0]!r}.")
     return path
+
+
+def find_image(folder: Path, name: str) -> str:
+    """Find the image whose path below a folder is that of another file but for its ending."""
+    path = PurePosixPath(name)
+    for ending in ENDINGS:
+        for image in (path.with_suffix(ending), path.with_suffix(ending.upper())):
+            if (folder / image).is_file():
+                return str(image)
+    raise DataError(
+        f"{folder}: has no image {path.with_suffix('')}: name its folder with --images."
+    )
 
 
 def size_of(image: Path) -> tuple[int, int]:

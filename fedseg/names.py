@@ -58,7 +58,7 @@ PREPARED_BY = {
 ERASED = 254  # label of pixels whose class their client does not know: neither void nor padding
 FOLDER = "corrupted"  # for them, in the folder of the test set
 PIXEL_PARTITIONS = ("domain", "uniform", "dirichlet", "size")  # how label maps are divided
-OTHER_TOOLS = ("coco", "cvat")  # whose annotations fedseg prepare segmentation converts
+OTHER_TOOLS = ("coco", "cvat", "labelme")  # whose annotations prepare segmentation converts
 DISTRIBUTIONS = ("uniform", "heterogeneous", "class_imbalance")  # FedDrive's
 # FedDrive's settings of IDDA: which part of a domain's name is unseen where it has which value
 IDDA_SETTINGS = {"country": (0, "T07"), "rainy": (1, "HRN"), "bus": (2, "B")}

@@ -222,3 +222,63 @@ def test_cvat(tmp_path, prepare):
     assert "labelmap.txt: line 2: must be name:r,g,b" in prepare.fails(*command)
     (folder / "labelmap.txt").unlink()
     assert "must be CVAT's folder with labelmap.txt" in prepare.fails(*command)
+
+
+POINTS = {
+    "polygon": [[0, 0], [9, 0], [9, 9], [0, 9]],
+    "rectangle": [[5, 4], [2, 2]],
+    "circle": [[12, 6], [14, 6]],
+}
+
+
+def write_labelme(folder: Path, *shapes: tuple[str, str, list]) -> Path:
+    """Photographs with a JSON file of the same shapes beside each."""
+    write_photos(folder)
+    drawn = [{"label": label, "shape_type": kind, "points": p} for label, kind, p in shapes]
+    for name in PHOTOS:
+        path = (folder / name).with_suffix(".json")
+        path.write_text(json.dumps({"imagePath": path.name, "shapes": drawn}))
+    return folder
+
+
+def labelme_command(root: Path, folder: Path) -> tuple:
+    return ("segmentation", root, "--from", "labelme", "--labels", folder, "--clients", 2)
+
+
+def test_labelme(tmp_path, prepare):
+    shapes = [
+        ("dog", "polygon", POINTS["polygon"]),
+        ("cat", "rectangle", POINTS["rectangle"]),
+        ("__ignore__", "circle", POINTS["circle"]),
+    ]
+    folder, root = write_labelme(tmp_path / "export", *shapes), tmp_path / "pets"
+    prepare(*labelme_command(root, folder))
+    lines = (root / "classes.txt").read_text().splitlines()
+    assert [line.split(",")[0] for line in lines] == ["background", "cat", "dog"]
+    expected = np.zeros((HEIGHT, WIDTH), int)
+    expected[0:10, 0:10] = 2
+    expected[2:5, 2:6] = 1
+    y, x = np.mgrid[:HEIGHT, :WIDTH]
+    expected[(x - 12) ** 2 + (y - 6) ** 2 <= 5] = 255
+    assert (np.array(Image.open(root / "labels/b/1.png")) == expected).all()
+    for photo in folder.rglob("*.jpg"):
+        photo.unlink()
+    assert "has no image" in prepare.fails(*labelme_command(root, folder))
+
+
+@pytest.mark.parametrize(
+    ("kind", "points", "message"),
+    [
+        ("linestrip", POINTS["polygon"], "must be a polygon of three points"),
+        ("polygon", POINTS["rectangle"], "must be a polygon of three points"),
+        ("rectangle", POINTS["polygon"], "must be a polygon of three points"),
+        ("polygon", [[0, 0], [900, 0], [9, 9]], "must be inside of the image"),
+        ("polygon", [[0, 0, 1]], "is no whole labelme file"),
+        ("polygon", "x", "is no whole labelme file"),
+    ],
+)
+def test_damaged_files_of_labelme_are_named(tmp_path, prepare, kind, points, message):
+    folder = write_labelme(tmp_path / "export", ("dog", kind, points))
+    error = prepare.fails(*labelme_command(tmp_path / "pets", folder))
+    assert message in error and "0.json" in error, error
+    assert not (tmp_path / "pets" / "splits").exists()

@@ -131,11 +131,11 @@ def label_maps(folder: Path) -> None:
 
 
 def labelme(folder: Path) -> None:
-    """data/pets with a JSON file of labelme beside each photograph."""
-    root = folder / "data" / "pets"
+    """Photographs with a JSON file of labelme beside each."""
+    export = folder / "export"
     for pet in some_pets():
         left, top, right, bottom = pet.box
-        save(root / f"{pet.name}.jpg", pet.image())
+        save(export / f"{pet.name}.jpg", pet.image())
         shape = {
             "label": PETS[pet.label],
             "points": [[left, top], [right, bottom]],
@@ -152,8 +152,7 @@ def labelme(folder: Path) -> None:
             "imageHeight": HEIGHT,
             "imageWidth": WIDTH,
         }
-        (root / f"{pet.name}.json").write_text(json.dumps(annotation), encoding="utf-8")
-    (folder / "labels.txt").write_text("\n".join(PETS), encoding="utf-8")
+        (export / f"{pet.name}.json").write_text(json.dumps(annotation), encoding="utf-8")
 
 
 def cvat(folder: Path) -> None:

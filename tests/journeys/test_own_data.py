@@ -16,7 +16,7 @@ COCO = "fedseg prepare segmentation data/pets --from coco"
 ALTERNATIVES = {
     COCO: given.coco,
     "fedseg prepare segmentation data/pets --from cvat": given.cvat,
-    "fedseg prepare segmentation data/pets --images '**/*.jpg'": given.labelme,
+    "fedseg prepare segmentation data/pets --from labelme": given.labelme,
 }
 
 
