@@ -41,7 +41,9 @@ def read_femnist(published: ImageSet, folder: Path, _download: bool) -> Labeled:
 
 def _join(examples: Any) -> Part:
     """Join the samples of all writers: uint8 [N, 28, 28, 1]."""
-    images, labels, users = [], [], []
+    images: list[np.ndarray] = []
+    labels: list[np.ndarray] = []
+    users: list[str] = []
     for writer, samples in examples.items():
         pixels = samples["pixels"][()]
         if pixels.shape[1:] != (28, 28) or not ((pixels >= 0) & (pixels <= 1)).all():

@@ -59,7 +59,9 @@ def read_shakespeare(published: ImageSet, folder: Path, _download: bool) -> Labe
 def _join(roles: dict[str, Role], classes: tuple[str, ...], folder: Path) -> Part:
     """Join the samples of all roles: numbers of characters, uint8 [N, 80, 1, 1]."""
     numbers = {ord(character): number for number, character in enumerate(classes)}
-    images, labels, users = [], [], []
+    images: list[np.ndarray] = []
+    labels: list[np.ndarray] = []
+    users: list[str] = []
     for name, role in roles.items():
         if len(role.x) != len(role.y):
             raise DataError(f"{folder}: {name!r} has {len(role.x)} texts, but {len(role.y)} labels")

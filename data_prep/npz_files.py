@@ -22,7 +22,9 @@ def read_npz(published: ImageSet, folder: Path) -> Labeled:
         path = folder / f"{split}.npz"
         try:
             with np.load(path, allow_pickle=False) as file:
-                images, labels, classes = file["images"], file["labels"], file["classes"]
+                images = file["images"]
+                labels = file["labels"]
+                classes = file["classes"]
         except (*DAMAGED, KeyError, BadZipFile, ZlibError) as error:
             raise DataError(
                 f"{path}: must have the arrays images, labels and classes ({error}): write it "

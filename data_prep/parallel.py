@@ -14,20 +14,22 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-def track(results: Iterable[R], total: int, title: str, shown: bool = True) -> Iterator[R]:
-    """The results one by one, with a bar that shows how many of ``total`` there are."""
-    console = Console(stderr=True)
-    return progress.track(results, title, total, console=console, disable=not shown)
+def track(results: Iterable[R], total: int, title: str) -> Iterator[R]:
+    """Yield the results one by one, with a bar that shows how many of ``total`` there are."""
+    return progress.track(results, title, total, console=Console(stderr=True))
 
 
 def in_threads(function: Callable[[T], R], items: Sequence[T], title: str) -> list[R]:
-    """``[function(item) for item in items]``."""
+    """Apply a function to each item in two threads; the results are in order."""
     with ThreadPoolExecutor(2) as pool:
         return list(track(pool.map(function, items), len(items), title))
 
 
 def in_processes(function: Callable[[T], R], jobs: Sequence[T], workers: int) -> Iterator[R]:
-    """``function(job)`` of each job, in order; with fewer than two workers in this process."""
+    """Yield ``function(job)`` of each job, in order.
+
+    With fewer than two workers it is called in this process.
+    """
     if workers < 2:
         yield from map(function, jobs)
         return

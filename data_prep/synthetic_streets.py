@@ -100,8 +100,9 @@ def write_streets(
     # Neighbors share a town, whose textures a worker makes once.
     chunks = [jobs[i : i + _CHUNK] for i in range(0, len(jobs), _CHUNK)]
     written = in_processes(_write_chunk, chunks, min(workers, len(chunks)))
-    for _ in track(written, len(chunks), f"rendering {data_set.name}", bool(jobs)):
-        pass
+    if chunks:
+        for _ in track(written, len(chunks), f"rendering {data_set.name}"):
+            pass
     return pairs
 
 

@@ -186,18 +186,22 @@ class StoredImages(PreparedFolder):
         root = Path(data_root)
         index = self._read_index(root)
         entry = index["splits"][split]
-        overwrite = " --overwrite" * self.tool.startswith("fedseg prepare ")
-        fix = f"prepare them again with {made_by(self.tool, root)}{overwrite}"
+        fix = f"prepare them again with {made_by(self.tool, root)}"
+        if self.tool.startswith("fedseg prepare "):
+            fix += " --overwrite"
         path = root / f"{split}_images.npy"
         images, labels = load_array(path, fix), load_array(root / f"{split}_labels.npy", fix)
         expected = [entry["images"], *entry["shape"]]
         if list(images.shape) != expected:
-            fault = f"has shape {list(images.shape)}, but {INDEX} says {expected}"
-            raise DataError(f"{path}: {fault}: {fix}")
+            raise DataError(
+                f"{path}: has shape {list(images.shape)}, but {INDEX} says {expected}: {fix}"
+            )
         users_file = root / f"{split}_users.npy"
-        users = load_array(users_file, fix) if users_file.exists() else None
-        if users is not None and (users.ndim != 1 or users.dtype.kind != "U"):
-            raise DataError(f"{users_file}: users must be texts [N], not {users.dtype}: {fix}")
+        users = None
+        if users_file.exists():
+            users = load_array(users_file, fix)
+            if users.ndim != 1 or users.dtype.kind != "U":
+                raise DataError(f"{users_file}: users must be texts [N], not {users.dtype}: {fix}")
         super().__init__(
             images,
             labels,
@@ -207,8 +211,10 @@ class StoredImages(PreparedFolder):
             where=f"{path} and {split}_labels.npy",
         )
         if self.split_checksum != entry["sha256"]:
-            fault = f"the {split} images or labels are not those that {INDEX} has the checksum of"
-            raise DataError(f"{path}: {fault}: {fix}")
+            raise DataError(
+                f"{path}: the {split} images or labels are not those that {INDEX} has the checksum "
+                f"of: {fix}"
+            )
         self.data_root = str(root)
         self.split = split
         self.unofficial = bool(index.get("unofficial"))
@@ -269,12 +275,15 @@ def check_images(
     """Raise DataError unless images are uint8 [N, H, W, C] with as many labels in range."""
     labels = np.asarray(labels)
     if images.dtype != np.uint8 or images.ndim != 4 or not len(images):
-        found = f"{images.dtype} {list(images.shape)}"
-        must = "images must be uint8 [N, height, width, channels], N > 0"
-        raise DataError(f"{where}: {must}, not {found}")
+        raise DataError(
+            f"{where}: images must be uint8 [N, height, width, channels], N > 0, not "
+            f"{images.dtype} {list(images.shape)}"
+        )
     if labels.shape != (len(images),) or labels.dtype.kind not in "iu":
-        must = f"labels must be integers [{len(images)}], one for each image"
-        raise DataError(f"{where}: {must}, not {labels.dtype} {list(labels.shape)}")
+        raise DataError(
+            f"{where}: labels must be integers [{len(images)}], one for each image, not "
+            f"{labels.dtype} {list(labels.shape)}"
+        )
     outside = np.flatnonzero((labels < 0) | (labels >= num_classes))
     if outside.size:
         raise DataError(
@@ -346,9 +355,10 @@ def write_images(
         ImageArrays(images, labels, classes, coarse_labels, holders, where=f"{root}: {split}")
     shared = shared_images(train[0], test[0])
     if shared and not allow_shared:
-        fault = f"{len(shared)} test images are training images too"
-        told = f"the first with train and test index {shared[0]}"
-        raise DataError(f"{root}: {fault}, {told}: remove them from one split")
+        raise DataError(
+            f"{root}: {len(shared)} test images are training images too, the first with train and "
+            f"test index {shared[0]}: remove them from one split"
+        )
     index = {
         "dataset": name,
         "classes": [str(name) for name in classes],
@@ -357,14 +367,7 @@ def write_images(
         "unofficial": unofficial,
         "source": source,
         "shared_images": len(shared),
-        "splits": {
-            split: {
-                "images": len(images),
-                "shape": list(images.shape[1:]),
-                "sha256": images_checksum(images, labels),
-            }
-            for split, (images, labels) in splits.items()
-        },
+        "splits": {split: _split_index(*part) for split, part in splits.items()},
     }
     read_model(FolderIndex, index, root / INDEX, "rename the classes")
     (root / INDEX).unlink(missing_ok=True)  # half-written images have no index
@@ -376,6 +379,15 @@ def write_images(
         save_array(root / f"{split}_labels.npy", labels.astype(np.int64))
     write_text(root / INDEX, json.dumps(index, indent=2) + "\n")
     return index
+
+
+def _split_index(images: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
+    """Describe a split's images: the content of a :class:`SplitIndex`."""
+    return {
+        "images": len(images),
+        "shape": list(images.shape[1:]),
+        "sha256": images_checksum(images, labels),
+    }
 
 
 def save_array(path: Path, array: np.ndarray) -> None:
@@ -413,8 +425,10 @@ def is_synthetic(root: str | Path, strict: bool = False) -> bool:
 
 def is_rendered(dataset: Any) -> bool:
     """Whether images of a data set, of one that it joins or of one that lends it styles, are."""
-    both = dataset, getattr(getattr(dataset, "style", None), "lender", None)
-    parts = [part for one in both for part in getattr(one, "joined", {"": one}).values()]
+    lender = getattr(getattr(dataset, "style", None), "lender", None)
+    parts: list[Any] = []
+    for images in (dataset, lender):
+        parts += getattr(images, "joined", {"": images}).values()
     roots = [getattr(part, "data_root", None) for part in parts]
     return any([is_synthetic(root, strict=True) for root in roots if root])
 

@@ -52,8 +52,8 @@ class ResidentData(PartitionedData):
         self.pipeline = resident_pipeline(transforms, self.dataset, dtype, "train_dataloader")
         self.fits_model = self.pipeline.normalized
         self.device = torch.device(device)
-        self.images = torch.from_numpy(np.array(self.dataset.images)).to(self.device)
-        self.labels = torch.from_numpy(np.array(self.dataset.labels)).to(self.device)
+        self.images = torch.from_numpy(self.dataset.images).to(self.device)
+        self.labels = torch.from_numpy(self.dataset.labels).to(self.device)
         image_bytes = dtype.itemsize * math.prod(self.pipeline.shape)
         self._most_together = TOGETHER // image_bytes if self.pipeline.by_image else 0  # images
         self._coming: Iterator[Job] = iter(())
