@@ -166,6 +166,7 @@ MODELS = _child(
             "OhemCrossEntropy",
             "Focal",
             "Dice",
+            "DiceCrossEntropy",
             "LovaszSoftmax",
         ],
         "models.lstm": ["CharLSTM"],
@@ -173,6 +174,7 @@ MODELS = _child(
         "models.preprocessor": ["ImagePreprocessor"],
         "models.resnet": ["ResNet18", "ResNet18GN", "ResNet20GN", "ResNet56"],
         "models.segmentor": ["Segmentor", "TorchvisionSegmentation"],
+        "models.unet": ["UNetSegmentor"],
     },
 )
 MODEL_WRAPPERS = _child("model wrapper", _mmseg.MODEL_WRAPPERS)
@@ -195,7 +197,10 @@ TASK_UTILS = _child("task util", _mmseg.TASK_UTILS)
 METRICS = _child(
     "metric",
     _mmseg.METRICS,
-    {"evaluation.metrics": ["Accuracy", "IoUMetric", "DiceMetric", "BoundaryIoU"]},
+    {
+        "evaluation.dice": ["ForegroundDice"],
+        "evaluation.metrics": ["Accuracy", "IoUMetric", "DiceMetric", "BoundaryIoU"],
+    },
 )
 EVALUATOR = _child("evaluator", _mmseg.EVALUATOR)
 VISUALIZERS = _child("visualizer", _mmseg.VISUALIZERS)

@@ -10,7 +10,7 @@ from typing import Any
 
 from fedseg.config.layers import get
 
-PIXEL_METRICS = ("IoUMetric", "DiceMetric", "BoundaryIoU")
+PIXEL_METRICS = ("IoUMetric", "DiceMetric", "ForegroundDice", "BoundaryIoU")
 
 
 @dataclass(frozen=True)

@@ -1,3 +1,13 @@
 """Metrics: exact counts in int64, values in percent."""
 
+from fedseg.evaluation.dice import ForegroundDice
 from fedseg.evaluation.metrics import Accuracy, BoundaryIoU, CountingMetric, DiceMetric, IoUMetric
+
+__all__ = [
+    "Accuracy",
+    "BoundaryIoU",
+    "CountingMetric",
+    "DiceMetric",
+    "ForegroundDice",
+    "IoUMetric",
+]

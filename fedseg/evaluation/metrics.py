@@ -67,13 +67,24 @@ class CountingMetric(BaseMetric):
         self.counts: Tensor | None = None
         self._evaluated = False
 
+    def prepare(self, dataset: Any) -> None:
+        """Get ready for the samples of a data set, whose classes are known by now."""
+
     def process(self, data_batch: dict, data_samples: Tensor) -> None:
         """Count a batch; ``data_samples`` are the model's predictions for it."""
         self.add(self.counted(labels_of(data_batch), data_samples))
 
-    def counted(self, labels: Tensor, predictions: Tensor) -> Tensor:
+    def process_samples(
+        self, indices: Sequence[int], data: Any, predictions: Tensor, group: Any = None
+    ) -> None:
+        """Count a batch of the samples with these indices, which is predicted for a group."""
+        self.process(data, predictions)
+
+    def counted(
+        self, labels: Tensor, predictions: Tensor, indices: Sequence[int] | None = None
+    ) -> Tensor:
         """The counts of a batch on the CPU, checked."""
-        counts = self.count(labels, predictions)
+        counts = self.count_samples(labels, predictions, indices)
         if not isinstance(counts, Tensor) or counts.dtype not in WHOLE:
             told = f"{type(counts).__name__} {getattr(counts, 'dtype', '')}"
             raise ConfigError(f"{type(self).__name__}.count: must be an int64 tensor, not {told}")
@@ -96,6 +107,12 @@ class CountingMetric(BaseMetric):
     @abstractmethod
     def count(self, labels: Tensor, predictions: Tensor) -> Tensor:
         """int64 counts of one batch, of the same shape for every batch."""
+
+    def count_samples(
+        self, labels: Tensor, predictions: Tensor, indices: Sequence[int] | None
+    ) -> Tensor:
+        """The same where it matters which samples of the data set they are."""
+        return self.count(labels, predictions)
 
     def details(self) -> dict[str, Any]:
         """Values by class for the results: ``per_class()``, if the metric has it."""
@@ -192,11 +209,12 @@ class Grouped(CountingMetric):
             owners[:] = list(self.groups).index(group)
         for owner in np.unique(owners).tolist():
             rows = np.flatnonzero(owners == owner)
+            chosen = np.asarray(indices)[rows]
             if len(rows) == len(owners):
-                counts = self.metric.counted(labels, predictions)
+                counts = self.metric.counted(labels, predictions, chosen)
             else:
                 rows = torch.from_numpy(rows).to(labels.device)
-                counts = self.metric.counted(labels[rows], predictions[rows])
+                counts = self.metric.counted(labels[rows], predictions[rows], chosen)
             self.add_to(owner, counts)
 
     def add_to(self, group: int, counts: Tensor) -> None:

@@ -100,6 +100,8 @@ class EvaluationSet(ABC):
                     f"{field}.dataset: has the single class {metric.classes[0]!r}, which every "
                     f"model predicts correctly: {type(metric).__name__} needs at least two"
                 )
+            if isinstance(metric, CountingMetric):
+                metric.prepare(self.dataset)
         self.domains: list[str] | None = domains_of(self.dataset)
         self.held_out, self.clients = held_out, {}
         self.samples = np.arange(len(self.dataset))
@@ -166,13 +168,10 @@ class EvaluationSet(ABC):
     def process(self, indices: list[int], data: Any, predictions: Any, group: Any = None) -> None:
         """Count one batch of predictions: for the group, or each sample for the one it is in."""
         for metric in self.metrics:
-            if isinstance(metric, Grouped):
+            if isinstance(metric, CountingMetric):
                 metric.process_samples(indices, data, predictions, group)
-                continue
-            given = predictions
-            if not isinstance(metric, CountingMetric):
-                given = _as_evaluator(metric, data, predictions)
-            metric.process(data, given)  # by position, as MMEngine: their names differ
+            else:  # by position, as MMEngine: their names differ
+                metric.process(data, _as_evaluator(metric, data, predictions))
 
     def take(self) -> list[Any]:
         """The metrics' counts so far; they start anew."""

@@ -279,6 +279,24 @@ class Dice(RegionLoss):
 
 
 @MODELS.register_module()
+class DiceCrossEntropy(nn.Module):
+    """The sum of :class:`CrossEntropy` and :class:`Dice`, as medical benchmarks train U-Net.
+
+    Args:
+        ignore_index: label of pixels without a loss.
+    """
+
+    def __init__(self, ignore_index: int = 255) -> None:
+        super().__init__()
+        self.cross_entropy = CrossEntropy(ignore_index)
+        self.dice = Dice(ignore_index)
+
+    def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Scalar loss, at least float32: logits [B, C, H, W], labels [B, H, W]."""
+        return self.cross_entropy(logits, labels) + self.dice(logits, labels)
+
+
+@MODELS.register_module()
 class LovaszSoftmax(RegionLoss):
     """Lovasz extension of 1 - IoU, the mean over the classes of the batch (Berman, CVPR 2018).
 

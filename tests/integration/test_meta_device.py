@@ -76,6 +76,11 @@ OHEM = {"type": "OHEMCrossEntropy", "ratio": 0.25}
 NETWORKS = {
     "BiSeNetV2": {"type": "BiSeNetV2Segmentor", "num_classes": CLASSES, "loss": OHEM},
     "FedDrive": {"type": "FedDriveBiSeNetV2Segmentor", "num_classes": CLASSES, "loss": OHEM},
+    "U-Net": {
+        "type": "UNetSegmentor",
+        "num_classes": CLASSES,
+        "loss": {"type": "DiceCrossEntropy"},
+    },
     "SegFormer": network("segformer", num_classes=CLASSES),
 }
 

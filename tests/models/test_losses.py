@@ -12,7 +12,13 @@ from torch.overrides import TorchFunctionMode
 
 from fedseg.errors import DataError
 from fedseg.models import CrossEntropy, OHEMCrossEntropy
-from fedseg.models.losses import Dice, Focal, LovaszSoftmax, OhemCrossEntropy
+from fedseg.models.losses import (
+    Dice,
+    DiceCrossEntropy,
+    Focal,
+    LovaszSoftmax,
+    OhemCrossEntropy,
+)
 
 IGNORE = 255
 LOSSES = (OHEMCrossEntropy(0.25), CrossEntropy())
@@ -175,6 +181,8 @@ def test_a_negative_label_is_refused_unless_it_is_the_ignored_one(loss):
 
 def transcribed(loss, z, y):
     """Dice, Lovasz and focal loss over the labeled pixels, differentiable."""
+    if isinstance(loss, DiceCrossEntropy):  # focal loss of gamma 0 is cross-entropy
+        return transcribed(Focal(0), z, y) + transcribed(Dice(), z, y)
     p, y = z.softmax(1).movedim(1, -1)[y != IGNORE], y[y != IGNORE]
     own = p[torch.arange(len(y)), y]
     if isinstance(loss, Focal):
@@ -197,7 +205,8 @@ def transcribed(loss, z, y):
     return sum(of_classes) / len(of_classes)
 
 
-PIXELS = (*LOSSES, Focal(), Focal(0.5), Dice(), LovaszSoftmax(), OhemCrossEntropy(min_kept=20))
+REGIONS = (Focal(), Focal(0.5), Dice(), DiceCrossEntropy(), LovaszSoftmax())
+PIXELS = (*LOSSES, *REGIONS, OhemCrossEntropy(min_kept=20))
 
 
 @pytest.mark.parametrize("loss", PIXELS, ids=repr)
@@ -250,7 +259,7 @@ def test_losses_have_deterministic_kernels_and_wait_for_no_device(monkeypatch, l
     assert logits.grad.shape == logits.shape
 
 
-@pytest.mark.parametrize("loss", [Focal(), Focal(0.5), Dice(), LovaszSoftmax()], ids=repr)
+@pytest.mark.parametrize("loss", REGIONS, ids=repr)
 def test_losses_of_regions_equal_their_transcriptions(loss):
     logits, labels = random_case(3, low=(7, 5), size=(7, 5))
     labels[labels == 3] = 2  # a class that is not there
