@@ -6,6 +6,7 @@ while one trains.
 """
 
 import functools
+import multiprocessing
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -27,6 +28,7 @@ from fedseg.errors import (
     LoaderKilled,
     LoadingError,
     UserError,
+    is_lost_loader,
     lost_loader_message,
 )
 from fedseg.loaders.partitioned import PartitionedData
@@ -232,9 +234,19 @@ class BatchLoader:
         )
         if not workers:
             return iter(loader)
+        return self._from_processes(self._start_processes(loader))
+
+    def _start_processes(self, loader: DataLoader) -> Iterator[Any]:
+        """Start the loader processes.
+
+        Raises:
+            ConfigError: the data set cannot be sent to them, where they are no forks.
+            LoaderKilled: one of them died at once. Torch watches them when all have started.
+        """
+        others = multiprocessing.active_children()
         try:
-            return self._from_processes(iter(loader))
-        except (AttributeError, TypeError, PicklingError) as error:  # under "spawn"
+            batches = iter(loader)
+        except (AttributeError, TypeError, PicklingError) as error:
             if "pickle" not in str(error):
                 raise
             raise ConfigError(
@@ -242,6 +254,14 @@ class BatchLoader:
                 f"processes ({error}): replace lambdas and local functions by functions of a "
                 f"module, or set {self.field}.num_workers=0"
             ) from error
+        except RuntimeError as error:
+            if not is_lost_loader(error):
+                raise
+            raise LoaderKilled(f"{self.field}: {lost_loader_message(error)}") from error
+        started = [child for child in multiprocessing.active_children() if child not in others]
+        if len(started) < loader.num_workers:
+            raise LoaderKilled(f"{self.field}: a loader process was killed while it started")
+        return batches
 
     def _from_processes(self, batches: Iterator[Any]) -> Iterator[Any]:
         """Yield the batches that loader processes make; an error of theirs is one sentence."""

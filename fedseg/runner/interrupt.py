@@ -7,7 +7,7 @@ import threading
 from contextlib import suppress
 from types import FrameType
 
-from fedseg.errors import Interrupted
+from fedseg.errors import Interrupted, is_lost_loader
 from fedseg.loaders.workers import SIGNALS
 
 HANGUP = getattr(signal, "SIGHUP", None)  # a terminal is closed; nohup ignores it
@@ -43,7 +43,9 @@ class InterruptGuard:
             with suppress(OSError):  # Ctrl-C ends the tee, too, that standard error may go to
                 try:
                     print(text, file=sys.stderr)
-                except RuntimeError:  # it came in the middle of another print
+                except RuntimeError as error:  # it came in the middle of another print
+                    if is_lost_loader(error):  # or a loader process died now
+                        raise
                     os.write(2, text.encode() + b"\n")
 
     def check(self) -> None:

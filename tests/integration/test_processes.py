@@ -190,7 +190,8 @@ def kill_a_loader(work_dir: Path) -> None:
     """Torch then raises wherever the main process is: here in the write of a checkpoint."""
 
     def save(payload: object, file: object) -> None:
-        multiprocessing.active_children()[0].kill()
+        newest = max(multiprocessing.active_children(), key=lambda child: child.pid)
+        newest.kill()
         time.sleep(60)
 
     mock.patch("torch.save", side_effect=save).start()

@@ -1,7 +1,9 @@
 """The data stream: which samples with which seeds in which order, whatever the workers."""
 
 import multiprocessing
+import os
 import random
+import signal
 from collections import Counter
 
 import numpy as np
@@ -13,7 +15,7 @@ from torch.utils.data.distributed import DistributedSampler
 
 from fedseg.core.client_data import Job, JobStream
 from fedseg.core.messages import Exchange
-from fedseg.errors import ConfigError, LoadingError
+from fedseg.errors import ConfigError, LoaderKilled, LoadingError
 from fedseg.loaders.partitioned import balanced_batches
 from fedseg.loaders.streaming import SeededDataset, StreamingData, build_collate
 from fedseg.partition import NaturalPartition
@@ -393,6 +395,20 @@ def test_the_first_batch_of_several_sizes_is_named(workers):
     data.start(JOBS)
     assert [len(images) for images, _ in data.batches(JOBS[0])] == [3, 3, 3, 1]
     data.close()
+
+
+def test_a_process_that_dies_while_it_starts_is_no_hang(monkeypatch):
+    """As by a signal to the whole group; torch does not watch the processes yet."""
+    start = multiprocessing.Process.start
+
+    def start_and_die(process):
+        start(process)
+        os.kill(process.pid, signal.SIGKILL)
+        process.join()
+
+    monkeypatch.setattr(multiprocessing.Process, "start", start_and_die)
+    with pytest.raises(LoaderKilled, match="train_dataloader: a loader process was"):
+        take(stream(num_workers=2), JOBS)
 
 
 def test_a_data_set_that_no_loader_process_can_get_is_named(monkeypatch):
