@@ -205,6 +205,8 @@ class SWA(ModelAverage):
         begun = state["count"] > 0
         if (state["w"] is not None) != begun or (state["buffers"] is not None) != begun:
             raise ValueError("SWA: count, w and buffers are not those of one average")
+        if begun and not (isinstance(state["w"], Tensor) and isinstance(state["buffers"], Tensor)):
+            raise ValueError("SWA: w and buffers must be tensors")
         self.count = state["count"]
         self._w = state["w"]
         self._buffers = state["buffers"]

@@ -153,6 +153,10 @@ def _default_hooks(cfg: Config) -> dict[str, Mapping[str, Any] | None]:
     configs: dict[str, Mapping[str, Any] | None] = {}
     for name, default in DEFAULT_HOOKS.items():
         change = changes.get(name, {})
+        if change is not None and not isinstance(change, Mapping):
+            raise ConfigError(
+                f"default_hooks.{name}: must be a dict of its options or None, not {change!r}"
+            )
         configs[f"default_hooks.{name}"] = None if change is None else {**default, **change}
     return configs
 

@@ -246,7 +246,7 @@ def _naming_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.OperationalError as error:
-        raise ResourceError(f"{path}: {error}") from error
+        raise ResourceError(f"{path} (or {path.name}-journal): {error}") from error
     except sqlite3.DatabaseError as error:
         raise DataError(f"{path}: is damaged: {error}") from error
 

@@ -166,6 +166,8 @@ def read_run(path: str | Path, strict: bool = True) -> RunFiles:
     path = Path(path)
     file = path if path.is_file() else path / FILE_NAME
     folder = file.parent
+    if os.path.lexists(file) and not file.is_file():
+        raise DataError(f"{file}: must be a file, not a folder or a link to none: restore it")
     results = read_results(file, strict) if file.is_file() else None
     if file.name != FILE_NAME:  # what lies beside it may be of another run
         return RunFiles(folder, results, [])

@@ -241,3 +241,9 @@ def test_a_tested_checkpoint_has_the_figures_of_the_run(tmp_path):
     config, _, _ = run(tmp_path, {"type": "WIMA", "window": 4}, 4, **EVALUATED)
     figures = toyseg.runner(config).test(tmp_path / "run/checkpoints/round_000004.pth")
     assert figures == toyseg.history(config)[-1]["metrics"]
+
+
+def test_a_damaged_average_of_a_checkpoint_is_refused():
+    average = SWA(start=1, cycle=1)
+    with pytest.raises(ValueError, match="must be tensors"):
+        average.load_state_dict({"count": 1, "w": "text", "buffers": torch.zeros(1)})

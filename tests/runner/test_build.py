@@ -248,6 +248,9 @@ def test_a_default_hook_without_a_type_keeps_its_own(tmp_path):
     with pytest.raises(ConfigError, match=r"hooks\.checkpoint\.priority: must be 0 to .* LOW,"):
         build_hooks(config)
     assert "default_hooks.trackers" in hooks and "default_hooks.pictures" not in hooks
+    config["default_hooks"] = {"checkpoint": [1]}
+    with pytest.raises(ConfigError, match=r"default_hooks.checkpoint: must be a dict .* not \[1\]"):
+        build_hooks(config)
 
 
 def test_nothing_is_written(tmp_path):

@@ -41,6 +41,13 @@ def test_a_file_of_another_name_is_read_alone(tmp_path):
     assert read_run(folder).losses == {1: 1.0}
 
 
+def test_results_that_are_no_file_are_refused(small_run, tmp_path):
+    (tmp_path / "history.jsonl").write_bytes((small_run / "history.jsonl").read_bytes())
+    (tmp_path / "results.json").symlink_to("results.json")
+    with pytest.raises(DataError, match=r"results.json: must be a file"):
+        read_run(tmp_path)
+
+
 def test_the_history_must_be_that_of_the_results(small_run, tmp_path):
     for name in ("results.json", "config.json"):
         (tmp_path / name).write_bytes((small_run / name).read_bytes())
