@@ -73,6 +73,9 @@ def _exit_code(main: Callable[[], int | None]) -> int:
         _print_error(error, f"{kind}{error}")
         return error.exit_code
     except Exception as error:
+        if isinstance(error.__cause__, KeyboardInterrupt):  # while a compiled module was imported
+            print("interrupted", file=sys.stderr)
+            return Interrupted.exit_code
         if not is_system_error(error):
             raise
         _print_error(error, f"error: {system_message(error)}")

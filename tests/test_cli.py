@@ -18,6 +18,8 @@ from fedseg.errors import DataError
 def main():
     if sys.argv[1] == "fails":
         raise DataError("file: is missing")
+    if sys.argv[1] == "interrupted":  # as pybind11 passes on Ctrl-C while a module is imported
+        raise ImportError("initialization failed") from KeyboardInterrupt()
     if sys.argv[1] == "names":
         print("Straße ±", flush=True)
         import matplotlib
@@ -69,7 +71,11 @@ def test_repeated_options_add_up():
 
 @pytest.mark.parametrize(
     ("word", "code", "text", "told"),
-    [("", 3, "end", "told"), ("fails", 2, "", "error: file: is missing\n")],
+    [
+        ("", 3, "end", "told"),
+        ("fails", 2, "", "error: file: is missing\n"),
+        ("interrupted", 130, "", "interrupted\n"),
+    ],
 )
 def test_output_is_written(word, code, text, told):
     done = run(word, stdout=subprocess.PIPE)

@@ -151,7 +151,7 @@ def test_a_test_set_of_other_classes_is_told_before_training(tmp_path):
         made.build_federation()
         return made
 
-    with pytest.raises(DataError, match=r"val/horse: is not a class of .*train"):
+    with pytest.raises(DataError, match=r"val/horse: must be a class of .*train"):
         runner()
     (tmp_path / "val" / "horse").rename(tmp_path / "val" / "dog")
     with warnings.catch_warnings():
