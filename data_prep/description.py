@@ -174,23 +174,20 @@ class Selection:
 
 @dataclass(frozen=True)
 class PairedSet:
-    """Photographs with label maps: the files that must be on disk, and how they are split."""
+    """Photographs with label maps: how many must be on disk, and how they are split."""
 
     name: str  # for example "idda"
     dataset: str  # class of fedseg.datasets
-    # Folders of images and of label maps, below their roots -> images of each domain in them.
-    folders: Mapping[tuple[str, str], Mapping[str, int]]
-    suffixes: tuple[str | tuple[str, ...], str]  # what follows the name that a pair shares
+    folders: Mapping[str, Mapping[str, int]]  # {split} of a path, or "" -> images of each domain
     contents: str  # what is on disk, for messages
     source: str  # where to get it, for messages
     build: str  # function of data_prep.split_rules
     rules: Mapping[str, str]  # distribution -> who holds what, in words
-    other_labels: str = ""  # suffix of label maps that are taken where there are no others
     settings: Sequence[str] = ()  # what is unseen, where there is a choice
     test_users: tuple[str, ...] = ()  # that published splits must have
     published_size: tuple[int, int] | None = None  # width and height in pixels
     size: tuple[int, int] | None = None  # of rendered images
-    rendered_name: str = ""  # of rendered images, from domain and number; "": none are rendered
+    rendered_name: str = ""  # {name} of rendered images, from domain and number; "": there are none
     first_number: int = 0
     batch_size: int = 0  # of the settings, which drop a client's smaller batches; 0: they do not
     copies: int = 1  # of each training image in an epoch: 2 if there is a mirrored one

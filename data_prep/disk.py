@@ -1,108 +1,92 @@
-"""Images and label maps on disk, checked without decoding them, and a report of what is wrong."""
+"""Images and label maps on disk: which are pairs, and whether their headers fit."""
 
+import glob
 import os
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from PIL import Image
 
 from fedseg.datasets.arrays import is_synthetic
-from fedseg.datasets.file_lists import existing_files, is_hidden, walk_files
-from fedseg.datasets.scenes import find_label
+from fedseg.datasets.file_lists import existing_files
+from fedseg.datasets.templates import fill, find_files
 from fedseg.errors import DataError
 
 from .parallel import in_threads
 
-SHOWN, MOST = 5, 20  # items of a line, lines
-DRAWN = "drawn"  # below a root: label maps that were polygons
+SHOWN = 5  # items of a fault
 END_MARKERS = {"PNG": b"IEND", "JPEG": b"\xff\xd9"}
 Sample = tuple[str, str]  # image and label map, relative to their roots
 Images = dict[str, list[Sample]]  # domain -> samples, by name
 
 
 class Findings:
-    """Everything wrong with ``subject``, so that one error reports it, and the ``fix``."""
+    """Collects what is wrong with ``subject``; the error shows five items of the first kind.
+
+    Args:
+        fix: what to do about it.
+    """
 
     def __init__(self, subject: str, fix: str) -> None:
         self.subject, self.fix = subject, fix
-        self._items: dict[tuple[str, str], list[str]] = {}  # by kind and reason
+        self._items: dict[str, list[str]] = {}
 
     def add(self, kind: str, items: Iterable[str]) -> None:
-        """Note items of one kind, for example ``"images without a label"``.
-
-        What follows the first colon of an item is told once for all that have it.
-        """
-        for item, colon, reason in (item.partition(": ") for item in items):
-            self._items.setdefault((kind, colon + reason), []).append(item)
+        """Note items of one kind, for example ``"images without a label map"``."""
+        self._items.setdefault(kind, []).extend(items)
 
     def raise_any(self) -> None:
-        """Raise DataError with the whole report if anything was noted."""
-        lines = [
-            f"  {len(items)} {kind}: {', '.join(items[:SHOWN])}{', ...' * (len(items) > SHOWN)}"
-            + reason
-            for (kind, reason), items in self._items.items()
-        ]
-        if len(lines) > MOST:
-            lines[MOST:] = [f"  and {len(lines) - MOST} more lines"]
-        if lines:
-            raise DataError("\n".join([f"{self.subject}:", *lines, self.fix]))
+        """Raise DataError if anything was noted."""
+        for kind, items in self._items.items():
+            if items:
+                raise DataError(f"{self.subject}: {len(items)} {kind}: {shown(items)}: {self.fix}")
 
 
-def find_files(root: Path, hidden: bool = False) -> Iterator[str]:
-    """Paths of the files below a root, without those that fedseg prepare writes."""
-    for path in walk_files(root):
-        if (hidden or not is_hidden(path)) and not path.startswith(("splits/", f"{DRAWN}/")):
-            yield path
+@dataclass(frozen=True)
+class Pairs:
+    """Images and label maps of two templates."""
+
+    samples: list[Sample]  # by path of the image
+    images: list[str]  # without a label map
+    labels: list[str]  # without an image
 
 
-def print_skipped(root: Path, used: Collection[str], reason: str) -> None:
-    """Print how many files below a root are not used, by their ending."""
-    endings = Counter(
-        "hidden" if is_hidden(path) else Path(path).suffix or "without ending"
-        for path in find_files(root, hidden=True)
-        if path not in used
-    )
-    if endings:
-        listed = ", ".join(f"{count} {ending}" for ending, count in sorted(endings.items()))
-        print(f"  {endings.total()} files below {root} {reason}: {listed}")
+def shown(items: Sequence[str]) -> str:
+    """The first few items as a text."""
+    return ", ".join(items[:SHOWN]) + (", ..." if len(items) > SHOWN else "")
 
 
-def find_pairs(
-    roots: Sequence[Path],
-    folders: Sequence[str],
-    suffixes: Sequence[str | tuple[str, ...]],
-    findings: Findings,
-) -> list[Sample]:
-    """Pairs (image, label) of equal names, sorted by name; what has no partner is noted.
+def find_pairs(roots: Sequence[Path], images: str, labels: str) -> Pairs:
+    """Pair the images and the label maps that are on disk.
 
     Args:
-        roots: of images and of labels; the pairs are relative to them.
-        folders: below the roots.
-        suffixes: what follows the name that an image and its label share, or several of them.
+        roots: of images and of label maps; the paths are relative to them.
+        images: template of the images, see :mod:`fedseg.datasets.templates`.
+        labels: template of the label maps, with fields of ``images``.
     """
-    images, labels = (
-        _by_stem(root, folder, (suffix,) if isinstance(suffix, str) else suffix, findings)
-        for root, folder, suffix in zip(roots, folders, suffixes, strict=True)
-    )
-    named = f"images without a label <name>{suffixes[1]}"
-    findings.add(named, (images[k] for k in sorted(set(images) - set(labels))))
-    findings.add("labels without an image", (labels[k] for k in sorted(set(labels) - set(images))))
-    names = sorted(set(images) & set(labels))
-    return [(images[name], labels[name]) for name in names]
+    maps = find_files(roots[1], labels)
+    image_of: dict[str, str] = {}
+    alone = []
+    for image, fields in find_files(roots[0], images).items():
+        label = fill(labels, fields)
+        if label not in maps:
+            alone.append(image)
+        elif label in image_of:
+            raise DataError(
+                f"{roots[0]}: {image_of[label]} and {image} belong to one label map: remove one."
+            )
+        else:
+            image_of[label] = image
+    samples = [(image, label) for label, image in image_of.items()]
+    return Pairs(samples, alone, [label for label in maps if label not in image_of])
 
 
-def _by_stem(
-    root: Path, folder: str, suffixes: Sequence[str], findings: Findings
-) -> dict[str, str]:
-    place_of: dict[str, str] = {}
-    for suffix in suffixes:
-        for path in sorted((root / folder).glob(f"[!.]*{suffix}")):
-            place, stem = f"{folder}/{path.name}", path.name.removesuffix(suffix)
-            if place_of.get(stem, place) != place:
-                findings.add("files of one name in two formats", [f"{place_of[stem]} and {place}"])
-            place_of[stem] = place
-    return place_of
+def annotations_of(folder: Path, ending: str) -> list[str]:
+    """List the files below a folder that another tool has written, sorted by path."""
+    paths = glob.glob(f"**/*{ending}", root_dir=folder, recursive=True)
+    return sorted(path for path in paths if not path.startswith("splits/"))
 
 
 def check_files(
@@ -112,24 +96,25 @@ def check_files(
     findings: Findings,
     published: tuple[int, int] | None = None,
 ) -> None:
-    """Note pairs that are missing, unreadable, cut short or of two sizes.
+    """Raise DataError for pairs that are missing, unreadable, cut short or of two sizes.
 
     Args:
         roots: of images and of labels, in ``data_root``.
         published: width and height; where images have others, a sentence is printed.
     """
-    places = {s: [find_label(str(r / p)) for r, p in zip(roots, s, strict=True)] for s in samples}
-    paths = {path for pair in places.values() for path in pair}
+    paths = {str(roots[0] / image) for image, _ in samples}
+    paths |= {str(roots[1] / label) for _, label in samples}
     missing = paths - existing_files(paths)
     findings.add(f"of {len(paths)} files missing", sorted(missing))
+    findings.raise_any()
 
     def inspect(sample: Sample) -> tuple[str, str] | tuple[int, int]:
         headers = []
-        for name, path in zip(sample, places[sample], strict=True):
+        for root, path in zip(roots, sample, strict=True):
             try:
-                headers.append(read_header(path))
+                headers.append(read_header(root / path))
             except OSError:
-                return "unreadable or truncated files", name
+                return "unreadable or truncated files", path
         image, label = headers
         if image.size != label.size:
             return "labels of another size than their image", sample[1]
@@ -137,21 +122,20 @@ def check_files(
             return "label maps that are not 8-bit and single-channel", sample[1]
         return image.size
 
-    whole = [sample for sample in samples if missing.isdisjoint(places[sample])]
     sizes = Counter()
-    for result in in_threads(inspect, whole, "checking files"):
+    for result in in_threads(inspect, samples, "checking files"):
         if isinstance(result[0], str):
             findings.add(result[0], [result[1]])
         else:
             sizes[result] += 1
     findings.raise_any()
-    count, others = sizes.total(), {s: n for s, n in sizes.items() if s != published}
+    others = Counter({size: count for size, count in sizes.items() if size != published})
     if published is not None and others and not is_synthetic(data_root):
-        most = "x".join(map(str, max(others, key=others.get)))
+        ((width, height), _), *_ = others.most_common(1)
         print(
-            f"{sum(others.values())} of {count} images are not {published[0]}x{published[1]}, as "
-            f"they are published (most of them are {most}): results are not comparable with "
-            "published ones."
+            f"{others.total()} of {sizes.total()} images are not {published[0]}x{published[1]}, as "
+            f"they are published (most of them are {width}x{height}): results are not comparable "
+            "with published ones."
         )
 
 

@@ -1,37 +1,28 @@
-"""Images and label maps of any layout, or of a published one: look, split, and write a config."""
+"""Images and label maps of one's own, or a published data set: look, split, and write a config."""
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from shlex import quote
-from typing import Literal
 from unicodedata import normalize
 
 import numpy as np
 from PIL import Image
 
+import fedseg.datasets
 from fedseg import cli
-from fedseg.config.arguments import check_value
 from fedseg.core.seeds import generator_for
 from fedseg.datasets.file_lists import existing_files
 from fedseg.datasets.images import read_image, read_label
-from fedseg.datasets.listed import (
-    LAYOUTS,
-    Layout,
-    check_names,
-    color_of,
-    find_domain,
-    glob_expression,
-    ids_of,
-    read_first_channel,
-)
-from fedseg.datasets.scenes import TO_CITYSCAPES
-from fedseg.datasets.segmentation import IGNORE
+from fedseg.datasets.listed import color_of
+from fedseg.datasets.segmentation import ALL, IGNORE, UNKNOWN, class_of_ids
+from fedseg.datasets.templates import fields_of, names_of
 from fedseg.errors import ConfigError, DataError
 from fedseg.files import atomic_writer, read_json, write_text
+from fedseg.names import NAME_RULE, PUBLISHED, is_name
 from fedseg.partition import (
     DirichletPartition,
     HomogeneousPartition,
@@ -43,7 +34,7 @@ from fedseg.partition import (
 
 from .classes import read_classes, read_text
 from .description import Outcome, next_command
-from .disk import DRAWN, SHOWN, Findings, Sample, find_files, print_skipped
+from .disk import SHOWN, Findings, Sample, find_pairs, shown
 from .from_coco import is_coco
 from .importers import CLASSES, find_path, import_data
 from .parallel import in_threads
@@ -55,6 +46,32 @@ from .split_folders import PreparedSplit, check_free, save
 SHARE = "0.2"  # of each domain that is trained on, for tests
 CROP, STEP = 512, 32  # largest training crop, and what its sides are multiples of
 CONFIG = Path(__file__).with_name("own_config.py.txt")
+DRAWN = "drawn"  # below a root: label maps that were polygons
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Files of a data set below its root, what their ids mean, and how its clients are made."""
+
+    images: str  # template, see fedseg.datasets.templates
+    labels: str
+    classes: Sequence[str]
+    palette: Sequence[Sequence[int]]
+    ids: np.ndarray  # class of each raw id, see class_of_ids
+    read_label: Callable[[str], np.ndarray] = read_label
+    published: Mapping[str, int] = field(default_factory=dict)  # {split} -> labelled images
+    test_splits: Sequence[str] = ()
+    test: Sequence[str] | None = None  # as --test says
+    clients: int | None = None  # None: the domains
+    partition: str | None = None
+    alpha: float = 1.0
+
+    def domain_of(self, image: str) -> str:
+        """The domain of an image of the layout."""
+        domain = fields_of(self.images, image).get("domain", ALL)
+        if not is_name(domain):
+            raise DataError(f"{image}: its domain must have {NAME_RULE}, not {domain!r}.")
+        return domain
 
 
 @dataclass(frozen=True)
@@ -75,52 +92,36 @@ def prepare_folder(published: str | None, root: Path, options: FolderOptions) ->
     """Look at a folder, say what is in it, and write a split and, of one's own images, a config.
 
     Args:
-        published: the name of a layout of :mod:`fedseg.datasets.listed`; None: the options say it.
+        published: the name of a data set of :data:`fedseg.names.PUBLISHED`; None: the options
+            describe it.
     """
-    ids, seed = options.ids, options.seed
-    check_value("--ids", ids, Literal[tuple(TO_CITYSCAPES)] | None)
-    names = ("domain", "test", "partition", "alpha")
-    given = {n: value for n in names if (value := getattr(options, n)) is not None}
-    if options.clients is not None or options.partition == "domain":  # not the layout's
-        given["clients"] = options.clients
+    seed = options.seed
     if published is None:
         options = _convert(root, options)
         layout = _describe(root, options)
-        if options.reduce_zero_label and ids:
-            raise ConfigError("--ids: has an entry for id 0 already, without --reduce-zero-label")
-        given["reduce_zero_label"] = options.reduce_zero_label
-    elif options.images or options.labels or options.classes or options.source or ids:
-        raise ConfigError(f"--images, --labels, --from, --classes, --ids: {published} has its own")
+    elif options.images or options.labels or options.classes or options.source:
+        raise ConfigError(f"--images, --labels, --from, --classes: {published} has its own.")
     else:
-        layout = LAYOUTS[published]
-    layout = replace(layout, **given)
-    if layout.clients is None and layout.domain is None:
-        raise ConfigError("--clients: is missing: how many clients, or give --domain TEMPLATE")
-    pairs = _find_pairs(root, layout)
-    findings = Findings(f"{root}: not all files can be used", "Repair them, or take them away")
-    if any(label.endswith(".json") for _, label in pairs):
-        if options.reduce_zero_label or (published is None and ids not in (None, "train_ids")):
-            fault = "polygons are drawn with the ids of the classes: leave these options out"
-            raise ConfigError(f"--ids, --reduce-zero-label: {fault}")
-        pairs = _draw(root, layout, pairs, findings, options)
+        layout = _published_layout(published)
+    layout = _change(layout, options)
+    has_domains = "domain" in names_of(layout.images)
+    if layout.clients is None and not has_domains:
+        raise ConfigError("--clients: is missing: how many clients, or write {domain} in --images.")
+    pairs = _find_pairs(root, layout, options.unofficial)
+    if layout.labels.endswith(".json"):
+        layout, pairs = _draw(root, layout, pairs, options)
     existing_files(str(root / path) for pair in pairs for path in pair)
-    table = _table(layout)
-    sizes, pixels, contents = _inspect(root, layout, pairs, table, findings)
-    for glob, count in layout.counts.items():
-        matching = sum(_matches(glob, image) for image, _ in pairs)
-        if matching != count and not options.unofficial:
-            wrong = f"{glob} ({matching} instead of {count}; --unofficial takes them as they are)"
-            findings.add("counts that are not the published ones", [wrong])
-    findings.raise_any()
-    try:
-        check_names(ids, (label for _, label in pairs))
-        domains = [find_domain(layout.domain, image) for image, _ in pairs]
-    except ConfigError as error:
-        raise ConfigError(str(error).replace("dataset.", "--")) from error
+    sizes, pixels, contents = _inspect(root, layout, pairs)
+    table = layout.ids
+    domains = [layout.domain_of(image) for image, _ in pairs]
     _report(root, layout, sizes, pixels, domains)
     by_class = np.stack([np.bincount(table, weights=p, minlength=256) for p in pixels])
-    words = _test_words(layout.test, pairs, domains)
-    tests = _choose_tests(root, words, pairs, domains, seed)
+    if layout.test_splits:
+        words = [*layout.test_splits]
+        tests = {"test": {i for i, pair in enumerate(pairs) if _split_of(layout, pair) in words}}
+    else:
+        words = _test_words(layout.test or (), domains)
+        tests = _choose_tests(root, words, pairs, domains, seed)
     tested = set().union(*tests.values())
     left = [i for i in range(len(pairs)) if i not in tested]
     if not left:
@@ -167,10 +168,10 @@ def prepare_folder(published: str | None, root: Path, options: FolderOptions) ->
 def _convert(root: Path, options: FolderOptions) -> FolderOptions:
     """The options for images, label maps and classes that are below the root afterwards."""
     if options.source is None:
-        _refuse_coco(root, options.labels or ())
+        _refuse_coco(root, options.labels)
         return options
-    if options.classes is not None or options.ids is not None:
-        raise ConfigError(f"--classes, --ids: {options.source} has its own: leave them out.")
+    if options.classes is not None:
+        raise ConfigError(f"--classes: {options.source} has its own: leave it out.")
     labels = find_path("--labels", options.labels, root)
     if labels is None:
         raise ConfigError(f"--labels: name the annotations of {options.source}.")
@@ -179,15 +180,12 @@ def _convert(root: Path, options: FolderOptions) -> FolderOptions:
     return replace(options, source=None, images=images, labels=maps, classes=root / CLASSES)
 
 
-def _refuse_coco(root: Path, globs: Sequence[str]) -> None:
-    """Raise ConfigError where the first file of a glob is COCO's."""
-    for glob in globs:
-        if not glob.endswith(".json"):
-            continue
-        files = [Path(glob)] if Path(glob).is_file() else []
-        files += [root / path for path in find_files(root) if _matches(glob, path)]
-        file = next(iter(files), None)
-        if file is not None and is_coco(read_json(file)):
+def _refuse_coco(root: Path, labels: str | None) -> None:
+    """Raise ConfigError where the label maps are one file of COCO."""
+    if labels is None or names_of(labels):
+        return
+    for file in (Path(labels), root / labels):
+        if file.is_file() and is_coco(read_json(file)):
             raise ConfigError(
                 f"--labels: {file} is a file of COCO: give --from coco --labels {file} --images "
                 "FOLDER, without --classes."
@@ -196,96 +194,108 @@ def _refuse_coco(root: Path, globs: Sequence[str]) -> None:
 
 def _describe(root: Path, options: FolderOptions) -> Layout:
     """The layout that the options say."""
-    classes = options.classes
     if not options.images or not options.labels:
         raise ConfigError(
-            "--images, --labels: give globs below the root, such as --images 'JPEGImages/*.jpg' "
-            "--labels 'SegmentationClass/*.png'"
+            "--images, --labels: give templates of paths below the root, such as --images "
+            "'JPEGImages/{name}.jpg' --labels 'SegmentationClass/{name}.png'"
         )
-    layout = Layout(options.images, options.labels, ids=options.ids)
-    if options.ids is not None:
-        if classes is not None:
-            raise ConfigError("--classes: are Cityscapes' with --ids: give one of them")
-        return layout
-    if classes is None:
+    for option, template in (("--images", options.images), ("--labels", options.labels)):
+        if fault := check_path(template):
+            raise ConfigError(f"{option}: {template!r} {fault}: write it relative to {root}.")
+    if not names_of(options.labels) or names_of(options.labels) - names_of(options.images):
+        must = "must have fields of --images, such as {name}"
+        raise ConfigError(f"--labels: {must}, not {options.labels!r}.")
+    if options.classes is None:
         raise ConfigError("--classes: is missing: a file with the names of the classes, in order")
-    path = classes if classes.exists() else root / classes
-    names, colors = read_classes(path, int(options.reduce_zero_label))
-    palette = colors or [color_of(i) for i in range(len(names))]
-    return replace(layout, classes=names, palette=palette)
+    path = options.classes if options.classes.exists() else root / options.classes
+    names, colors = read_classes(path)
+    ids = np.full(256, UNKNOWN)
+    ids[: len(names)] = range(len(names))
+    ids[IGNORE] = IGNORE
+    palette = colors or [color_of(index) for index in range(len(names))]
+    return Layout(options.images, options.labels, names, palette, ids)
 
 
-def _table(layout: Layout) -> np.ndarray:
-    """The class of each raw id, 255: ignored, 256: of no class."""
-    first = int(layout.reduce_zero_label)
-    known = ids_of(layout.ids) or {
-        **{i + first: i for i in range(len(layout.classes))},
-        **dict.fromkeys([IGNORE, *range(first)], IGNORE),
-    }
-    table = np.full(256, IGNORE + 1)
-    table[list(known)] = list(known.values())
-    return table
+def _published_layout(name: str) -> Layout:
+    """The layout of a published data set, from its class."""
+    kind = getattr(fedseg.datasets, PUBLISHED[name])
+    test = None
+    if kind.test_list:
+        test = [kind.test_list]
+    elif kind.test_share:
+        test = [str(kind.test_share)]
+    return Layout(
+        images=kind.image_path,
+        labels=kind.label_path,
+        classes=kind.classes,
+        palette=kind.palette,
+        ids=class_of_ids(kind),
+        read_label=kind.read_label,
+        published=kind.published,
+        test_splits=kind.test_splits,
+        test=test,
+        clients=kind.clients,
+        partition=None if kind.alpha is None else "dirichlet",
+        alpha=kind.alpha or 1.0,
+    )
 
 
-def _compile(glob: str) -> re.Pattern:
-    return re.compile(glob_expression(glob))
+def _change(layout: Layout, options: FolderOptions) -> Layout:
+    """The layout with the clients and the test images that the options say."""
+    if options.test is not None:
+        layout = replace(layout, test=options.test, test_splits=())
+    if options.partition is not None:
+        layout = replace(layout, partition=options.partition)
+    if options.alpha is not None:
+        layout = replace(layout, alpha=options.alpha)
+    if options.clients is not None or options.partition == "domain":
+        layout = replace(layout, clients=options.clients)
+    return layout
 
 
-def _matches(glob: str, path: str) -> bool:
-    return _compile(glob).fullmatch(normalize("NFC", path)) is not None
-
-
-def _find_pairs(root: Path, layout: Layout) -> list[Sample]:
-    """Images and labels whose wildcards match the same, by path; those without are counted."""
-    first = layout.labels[0]
-    for option, globs in (("--images", layout.images), ("--labels", layout.labels)):
-        for glob in globs:
-            if fault := check_path(glob):
-                raise ConfigError(f"{option}: {glob!r} {fault}: write it relative to {root}")
-            if _compile(glob).groups != _compile(first).groups or "*" not in glob:
-                raise ConfigError(
-                    f"{option}: {glob!r} must have the wildcards of {first!r}: what they "
-                    "match in an image's path is what they match in its label's"
-                )
-    globs = enumerate((layout.images, layout.labels))
-    patterns = [(_compile(glob), which) for which, of in globs for glob in of]
-    paths_of: tuple[dict, dict] = ({}, {})
-    for path in find_files(root):
-        for pattern, which in patterns:
-            if match := pattern.fullmatch(normalize("NFC", path)):
-                if fault := check_path(path):
-                    raise DataError(f"{root}: {path!r} {fault}: rename it")
-                other = paths_of[which].setdefault(match.groups(), path)
-                if other != path:
-                    fault = f"{other} and {path} belong to one label map"
-                    raise DataError(f"{root}: {fault}: remove one")
-    images, labels = paths_of
-    both = sorted(images.keys() & labels.keys())
-    print(f"{root}: {len(both)} images with label maps")
-    for what, those, of in (
-        ("images without label map", images, labels),
-        ("label maps without image", labels, images),
-    ):
-        if alone := sorted(those[key] for key in those.keys() - of.keys()):
-            more = ", ..." * (len(alone) > SHOWN)
-            print(f"  {len(alone)} {what} are left out: {', '.join(alone[:SHOWN])}{more}")
-    print_skipped(root, {*images.values(), *labels.values()}, "match no glob")
-    if len(both) < 2:
+def _find_pairs(root: Path, layout: Layout, unofficial: bool) -> list[Sample]:
+    """Images with their label maps, by path; those without are counted."""
+    found = find_pairs((root, root), layout.images, layout.labels)
+    pairs = found.samples
+    if layout.published:
+        pairs = [pair for pair in pairs if _split_of(layout, pair) in layout.published]
+    for path in [path for pair in pairs for path in pair]:
+        if fault := check_path(path):
+            raise DataError(f"{root}: {path!r} {fault}: rename it")
+    print(f"{root}: {len(pairs)} images with label maps")
+    if found.images:
+        count = len(found.images)
+        print(f"  {count} images without label map are left out: {shown(found.images)}")
+    if found.labels:
+        count = len(found.labels)
+        print(f"  {count} label maps without image are left out: {shown(found.labels)}")
+    if len(pairs) < 2:
         raise DataError(
-            f"{root}: {len(images)} files match {', '.join(layout.images)}, {len(labels)} match "
-            f"{', '.join(layout.labels)}, and {len(both)} of them are pairs: name the folder that "
-            "has them, or change these globs"
+            f"{root}: has {len(pairs)} images {layout.images} with label maps {layout.labels}: "
+            "name the folder that has them, or change these templates"
         )
-    return sorted((images[key], labels[key]) for key in both)
+    counts = Counter(_split_of(layout, pair) for pair in pairs)
+    for split, count in layout.published.items():
+        if counts[split] != count and not unofficial:
+            raise DataError(
+                f"{root}: has {counts[split]} images {split} with label maps, and {count} are "
+                "published: add the others, or take what is there with --unofficial."
+            )
+    return pairs
+
+
+def _split_of(layout: Layout, pair: Sample) -> str:
+    """The published split of a pair, "" where there is none."""
+    return fields_of(layout.images, pair[0]).get("split", "")
 
 
 def _draw(
-    root: Path, layout: Layout, pairs: Sequence[Sample], findings: Findings, options: FolderOptions
-) -> list[Sample]:
-    """Pairs with label maps that are drawn from polygons."""
-    ids = {name: number for number, name in enumerate(layout.names or layout.classes)}
+    root: Path, layout: Layout, pairs: Sequence[Sample], options: FolderOptions
+) -> tuple[Layout, list[Sample]]:
+    """The layout and its pairs with label maps that are drawn from polygons."""
+    ids = {name: number for number, name in enumerate(layout.classes)}
     ids |= dict.fromkeys(("__ignore__", *(options.ignore or ())), IGNORE)
-    palette = [] if layout.names else [*layout.palette]
+    palette = [*layout.palette]
     palette += [color_of(i) for i in range(len(palette), 256)]  # of fewer, fewer bits are stored
     colors = np.array(palette, np.uint8).tobytes()
 
@@ -306,46 +316,44 @@ def _draw(
             picture.save(file, "PNG")
         return None
 
-    polygons = [pair for pair in pairs if pair[1].endswith(".json")]
-    findings.add("files of polygons", filter(None, in_threads(draw, polygons, "drawing polygons")))
+    findings = Findings(f"{root}: not all files can be used", "repair them, or take them away")
+    faults = filter(None, in_threads(draw, pairs, "drawing polygons"))
+    findings.add("files of polygons", faults)
     findings.raise_any()
-    return [(image, _drawn(label)) for image, label in pairs]
+    drawn = [(image, _drawn(label)) for image, label in pairs]
+    return replace(layout, labels=_drawn(layout.labels)), drawn
 
 
 def _drawn(label: str) -> str:
-    return f"{DRAWN}/{label[:-5]}.png" if label.endswith(".json") else label
+    return f"{DRAWN}/{label.removesuffix('.json')}.png"
 
 
 def _inspect(
-    root: Path,
-    layout: Layout,
-    pairs: Sequence[Sample],
-    table: np.ndarray,
-    findings: Findings,
+    root: Path, layout: Layout, pairs: Sequence[Sample]
 ) -> tuple[Sequence[tuple[int, int]], Sequence[np.ndarray], Sequence[object]]:
     """(height, width), pixels by raw id, and a digest of the image's pixels, of every pair."""
 
-    read = read_first_channel if layout.first_channel else read_label
-    fix = "" if layout.ids or layout.counts else ": name the class of each id from 0 in --classes"
+    fix = "" if layout.published else ": name the class of each id from 0 in --classes"
 
     def look(pair: Sample) -> tuple[tuple[int, int], np.ndarray, object] | str:
         image, label = (str(root / path) for path in pair)
         try:
-            shown, raw = read_image(image), read(label)
+            shown, raw = read_image(image), layout.read_label(label)
         except DataError as error:
             return str(error)
         pixels, size = np.bincount(raw.ravel(), minlength=256), shown.shape[:2]
         if size != raw.shape:
             exif = ", as displayed by its EXIF orientation" * (size == raw.shape[::-1])
             return f"{label}: is {raw.shape}, its image {size} (height, width){exif}"
-        if unknown := np.flatnonzero((table > IGNORE) & (pixels > 0)).tolist():
+        if unknown := np.flatnonzero((layout.ids == UNKNOWN) & (pixels > 0)).tolist():
             return f"{label}: has label ids {unknown}, which no class has{fix}"
         return size, pixels, (size, sha256(shown).digest())
 
     looked = in_threads(look, pairs, "reading images and label maps")
-    findings.add("files", [one for one in looked if isinstance(one, str)])
-    whole = [one for one in looked if not isinstance(one, str)]
-    return tuple(zip(*whole, strict=True)) if whole else ((), (), ())
+    findings = Findings(f"{root}: not all files can be used", "repair them, or take them away")
+    findings.add("files", [fault for fault in looked if isinstance(fault, str)])
+    findings.raise_any()
+    return tuple(zip(*looked, strict=True))
 
 
 def _report(
@@ -359,7 +367,7 @@ def _report(
     by_size = Counter(f"{width}x{height}" for height, width in sizes).most_common()
     more = f", and {len(by_size) - SHOWN} other sizes" if len(by_size) > SHOWN else ""
     print("  sizes:", ", ".join(f"{size} ({n})" for size, n in by_size[:SHOWN]) + more)
-    table, total = _table(layout), np.sum(pixels, axis=0)
+    table, total = layout.ids, np.sum(pixels, axis=0)
     shares = 100 * total / total.sum()
     for raw in np.flatnonzero(total).tolist():
         meaning = "ignored" if table[raw] == IGNORE else layout.classes[table[raw]]
@@ -368,14 +376,14 @@ def _report(
     there = table[total > 0]
     if absent := [name for number, name in enumerate(layout.classes) if number not in there]:
         print(f"  classes that no label map has: {', '.join(absent)}")
-    if layout.domain is not None:
+    if "domain" in names_of(layout.images):
         of = Counter(domains)
         print("  domains:", ", ".join(f"{name} ({of[name]})" for name in sorted(of)))
-    if layout.counts:
+    if layout.published:
         print("  counts of the published layout were compared; they are not all verified (docs)")
 
 
-def _test_words(words: Sequence[str], pairs: Sequence[Sample], domains: Sequence[str]) -> list[str]:
+def _test_words(words: Sequence[str], domains: Sequence[str]) -> list[str]:
     """What --test says, with a share of the other domains where only domains are named."""
     if all(normalize("NFC", word) in domains for word in words):
         return [*words, SHARE]
@@ -412,9 +420,9 @@ def _choose_tests(
         elif (domain := normalize("NFC", word)) in domains:
             name, chosen = "unseen", {i for i, of in enumerate(domains) if of == domain}
         else:
-            chosen = {i for i, (image, _) in enumerate(pairs) if _matches(word, image)}
+            chosen = {i for i, (image, _) in enumerate(pairs) if fields_of(word, image) is not None}
         if not chosen:
-            fault = "is not a share, a domain or a glob of an image with a label map"
+            fault = "is not a share, a domain or a template of an image with a label map"
             raise ConfigError(f"--test: {word!r} {fault}: give another")
         tests[name] = tests.get(name, set()) | chosen
     if not share:
@@ -437,8 +445,8 @@ def _choose_tests(
 def _divide(kind: str, layout: Layout, seed: int, pool: Pool) -> Mapping[str, np.ndarray]:
     """Client -> positions in the pool."""
     if kind == "domain":
-        if layout.clients is not None or layout.domain is None:
-            raise ConfigError("--partition: domain needs --domain TEMPLATE, and no --clients")
+        if layout.clients is not None or "domain" not in names_of(layout.images):
+            raise ConfigError("--partition: domain needs {domain} in --images, and no --clients.")
         return NaturalPartition("domains")(pool)
     if layout.clients is None:
         raise ConfigError(f"--clients: is missing: how many does --partition {kind} make?")
@@ -458,15 +466,13 @@ def _write_config(
 ) -> Path:
     """Write a config that trains on the split, unless it is there; returns its path."""
     name = "own_" + re.sub(r"\W+", "_", root.resolve().name)  # no setting of the suite
-    options = {"domain": layout.domain, "ids": given.ids}
-    options |= {"reduce_zero_label": layout.reduce_zero_label}
-    if given.ids is None:
-        options |= {"classes": list(layout.classes), "palette": [*map(list, layout.palette)]}
+    options = {"image_path": layout.images, "label_path": layout.labels}
+    options |= {"classes": list(layout.classes), "palette": [*map(list, layout.palette)]}
     side = (np.median(axis) for axis in zip(*sizes, strict=True))
     batch = 4 if len(set(sizes)) == 1 else 1  # images of a test batch are of one size
     text = CONFIG.read_text("utf-8").format(
         name=name,
-        options="\n".join(f"    {key}={value!r}," for key, value in options.items() if value),
+        options="\n".join(f"    {key}={value!r}," for key, value in options.items()),
         crop=tuple(int(min(CROP, max(2, length // STEP) * STEP)) for length in side),
         classes=len(layout.classes),
         participants=min(5, len(split.train.users)),

@@ -10,7 +10,7 @@ from fedseg.datasets.images import read_image
 from fedseg.errors import ConfigError, DataError
 
 from .classes import read_text
-from .disk import find_files
+from .disk import annotations_of
 from .importers import Imported, Pair, find_image
 
 LABELS = "labelmap.txt"
@@ -36,7 +36,7 @@ def read_cvat(labels: Path, images: Path | None) -> Imported:
             must = "must be name:r,g,b:parts:actions"
             raise DataError(f"{labels / LABELS}: line {number}: {must}, not {line!r}.")
     folder = images or labels / IMAGES
-    masks = sorted(name for name in find_files(labels / MASKS) if name.endswith(".png"))
+    masks = annotations_of(labels / MASKS, ".png")
 
     def read(mask: str) -> Pair:
         image = find_image(folder, mask)

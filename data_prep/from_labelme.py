@@ -11,7 +11,7 @@ from fedseg.errors import ConfigError, DataError
 from fedseg.files import read_json
 
 from .classes import NO_CLASS
-from .disk import find_files
+from .disk import annotations_of
 from .importers import BACKGROUND, Imported, Pair, find_image, size_of
 
 Shape = tuple[str, str, np.ndarray]  # label, kind and points [N, 2] of x and y
@@ -27,7 +27,7 @@ def read_labelme(labels: Path, images: Path | None) -> Imported:
         labels: the folder. images: that of the images, which have the names of the JSON files
             (default: the same folder).
     """
-    files = sorted(name for name in find_files(labels) if name.endswith(".json"))
+    files = annotations_of(labels, ".json")
     if not files:
         raise ConfigError(f"--labels: must be a folder with labelme's JSON files, not {labels}.")
     shapes_of = {file: _read_shapes(labels / file) for file in files}

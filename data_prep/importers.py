@@ -56,8 +56,10 @@ class Imported:
 
 def import_data(
     tool: str, root: Path, labels: Path, images: Path | None, overwrite: bool
-) -> tuple[list[str], list[str]]:
-    """Write the data of a tool below a root; returns globs of the images and of the label maps.
+) -> tuple[str, str]:
+    """Write the data of a tool below a root; returns templates of the images and the label maps.
+
+    Images in folders have these as their domains.
 
     Args:
         labels: the tool's file or folder of annotations. images: the folder of its images.
@@ -82,21 +84,23 @@ def import_data(
     if not image_of:
         raise DataError(f"{labels}: has no images: give another file or folder with --labels.")
     _write(root / CLASSES, text.encode(), overwrite)
-    endings = sorted({PurePosixPath(name).suffix for name in image_of.values()})
-    return [f"images/**/*{ending}" for ending in endings], ["labels/**/*.png"]
+    depths = {name.count("/") for name in image_of.values()}
+    if depths == {0}:
+        return "images/{name}.{ending}", "labels/{name}.png"
+    if depths == {1}:
+        return "images/{domain}/{name}.{ending}", "labels/{domain}/{name}.png"
+    raise DataError(f"{labels}: must have all images in one folder, or one folder for each domain.")
 
 
-def find_path(option: str, values: Sequence[str] | None, root: Path) -> Path | None:
-    """The one file or folder that an option names, here or below the root; None without it."""
-    if values is None:
+def find_path(option: str, value: str | None, root: Path) -> Path | None:
+    """The file or folder that an option names, here or below the root; None without it."""
+    if value is None:
         return None
-    if len(values) != 1:
-        raise ConfigError(f"{option}: must be one path with --from, not {len(values)}.")
-    path = Path(values[0])
+    path = Path(value)
     if not path.exists():
         path = root / path
     if not path.exists():
-        raise ConfigError(f"{option}: must be a file or folder that exists, not {values[0]!r}.")
+        raise ConfigError(f"{option}: must be a file or folder that exists, not {value!r}.")
     return path
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import fedseg.datasets
 from fedseg.datasets import SegmentationDataset
 from fedseg.datasets.arrays import is_synthetic
+from fedseg.datasets.templates import fields_of, fill
 from fedseg.errors import ConfigError, DataError
 from fedseg.files import atomic_writer
 from fedseg.names import DISTRIBUTIONS
@@ -18,7 +19,7 @@ from fedseg.partition import Split
 
 from . import split_rules, synthetic_streets
 from .description import Outcome, PairedSet, Place, fewer_clients, next_command
-from .disk import Findings, Images, check_files, find_files, find_pairs, print_skipped
+from .disk import Findings, Images, check_files, find_pairs
 from .segmentation_sets import IDDA, CopyOptions, IddaOptions, StreetOptions
 from .split_folders import (
     PreparedSplit,
@@ -94,7 +95,7 @@ def _own_splits(
     if options.synthetic and any("class_imbalance" in place for place in places):
         # its rule reads label maps, so those must be there first
         synthetic_streets.write_streets(data_set, root, everything, options.size)
-    presence = split_rules.read_presence(roots[1], kind.label_ids)
+    presence = split_rules.read_presence(roots[1], kind)
     build = getattr(split_rules, data_set.build)
     splits = []
     for place in places:
@@ -157,7 +158,7 @@ def _limited(
     split: PreparedSplit, limits: Mapping[str, int | None], kind: type[SegmentationDataset]
 ) -> PreparedSplit:
     """A split cut down for a trial, which is no copy of published files."""
-    train, test = limit(split.train, split.test, *limits.values(), kind.domain_of)
+    train, test = limit(split.train, split.test, *limits.values(), kind.image_path)
     about = {**split.about, "limit": dict(limits)}
     return replace(split, train=train, test=test, about=about, source=None)
 
@@ -201,8 +202,6 @@ def verify(
 ) -> Images:
     """Every image, paired and readable: domain -> samples by folder and name.
 
-    All mistakes are reported together.
-
     Args:
         print_sizes: print whether images have the published size.
         unofficial: accept any number of images.
@@ -214,36 +213,46 @@ def verify(
             raise DataError(
                 f"{base}: does not exist: {data_set.source}, name another root with --root{render}"
             )
-    fix = f"To repair it: {data_set.source}"
+    pairs = find_pairs(roots, kind.image_path, kind.label_path)
+    counts = {split: dict.fromkeys(domains, 0) for split, domains in data_set.folders.items()}
+    images: Images = {}
+    for split, domains in counts.items():
+        for sample in pairs.samples:
+            fields = fields_of(kind.image_path, sample[0])
+            if fields.get("split", "") == split:
+                domain = fields["domain"]
+                domains[domain] = domains.get(domain, 0) + 1
+                images.setdefault(domain, []).append(sample)
+    fix = data_set.source
     if data_set.size and not unofficial:
         fix += ", or accept the images that are there with --unofficial"
-    findings = Findings(f"{root}: not {data_set.contents}", fix)
-    images: Images = {}
-    used: set[str] = set()
-    suffixes, (_, usual) = data_set.suffixes, data_set.suffixes
-    if data_set.other_labels and not any(path.endswith(usual) for path in find_files(roots[1])):
-        suffixes = (suffixes[0], data_set.other_labels)
-    for folders, expected in data_set.folders.items():
-        by_domain: Images = {domain: [] for domain in expected}
-        for image, label in sorted(find_pairs(roots, folders, suffixes, findings)):
-            used |= {image, label}
-            pair = (image, label.removesuffix(suffixes[1]) + usual)
-            by_domain.setdefault(kind.domain_of(image), []).append(pair)
-        for domain, samples in by_domain.items():
-            images.setdefault(domain, []).extend(samples)
-            count = expected.get(domain, 0)
-            if count != len(samples) and not unofficial:
-                place = folders[0] if domain in folders[0] else f"{folders[0]}/{domain}"
-                findings.add(
-                    "folders with another number of pairs",
-                    [f"{place} ({len(samples)} instead of {count})"],
-                )
-    samples = [s for group in images.values() for s in group]
+    findings = Findings(f"{root}: is not {data_set.contents}", fix)
+    if not unofficial:
+        findings.add("images without a label map", _listed(kind.image_path, pairs.images, counts))
+        findings.add("label maps without an image", _listed(kind.label_path, pairs.labels, counts))
+        findings.add("folders with another number of pairs", _other_counts(data_set, counts))
+        findings.raise_any()
+    samples = [sample for group in images.values() for sample in group]
     size = data_set.published_size if print_sizes else None
     check_files(samples, roots, root, findings, size)
-    for base in dict.fromkeys(roots):
-        print_skipped(base, used, "are left out")
     return images
+
+
+def _listed(template: str, paths: Sequence[str], counts: Mapping[str, Any]) -> list[str]:
+    """The paths that are of the published splits."""
+    return [path for path in paths if fields_of(template, path).get("split", "") in counts]
+
+
+def _other_counts(data_set: PairedSet, counts: Mapping[str, Mapping[str, int]]) -> list[str]:
+    """The domains that have another number of pairs than is published."""
+    others = []
+    for split, domains in counts.items():
+        for domain, count in domains.items():
+            published = data_set.folders[split].get(domain, 0)
+            if count != published:
+                place = f"{split}/{domain}".removeprefix("/")
+                others.append(f"{place} ({count} instead of {published})")
+    return others
 
 
 def copy_images(data_set: PairedSet, source: Path, root: Path, overwrite: bool = False) -> None:
@@ -265,13 +274,15 @@ def copy_images(data_set: PairedSet, source: Path, root: Path, overwrite: bool =
 
 def rendered_files(data_set: PairedSet) -> Images:
     """File names of a whole synthetic data set: domain -> samples by name."""
+    kind = getattr(fedseg.datasets, data_set.dataset)
     images: Images = {}
-    for folders, expected in data_set.folders.items():
-        for domain, count in expected.items():
-            numbers = range(data_set.first_number, data_set.first_number + count)
-            names = [data_set.rendered_name.format(domain=domain, number=n) for n in numbers]
-            parts = tuple(zip(folders, data_set.suffixes, strict=True))
-            samples = [tuple(f"{folder}/{n}{suffix}" for folder, suffix in parts) for n in names]
+    for split, domains in data_set.folders.items():
+        for domain, count in domains.items():
+            samples = []
+            for number in range(data_set.first_number, data_set.first_number + count):
+                name = data_set.rendered_name.format(domain=domain, number=number)
+                fields = {"split": split, "domain": domain, "name": name, "ending": "jpg"}
+                samples.append((fill(kind.image_path, fields), fill(kind.label_path, fields)))
             images[domain] = sorted(samples)
     return images
 

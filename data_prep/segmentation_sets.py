@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from annotated_types import Gt
 
-from fedseg.names import DISTRIBUTIONS, IDDA_SETTINGS, LAYOUTS, OTHER_TOOLS, PIXEL_PARTITIONS
+from fedseg.names import DISTRIBUTIONS, IDDA_SETTINGS, OTHER_TOOLS, PIXEL_PARTITIONS, PUBLISHED
 
 from .description import OVERWRITE, DataSet, NonNegativeInt, PairedSet, PositiveInt, option
 
@@ -29,13 +29,7 @@ CITIES = {
 CITYSCAPES = PairedSet(
     "cityscapes",
     "CityscapesDataset",
-    folders={
-        (f"{split}/{city}",) * 2: {city: count}
-        for split, cities in CITIES.items()
-        for city, count in cities.items()
-    },
-    suffixes=("_leftImg8bit.png", "_gtFine_labelIds.png"),
-    other_labels="_gtFine_labelTrainIds.png",
+    folders=CITIES,
     contents="the 2975 training and 500 validation images of Cityscapes",
     source="extract leftImg8bit_trainvaltest.zip and gtFine_trainvaltest.zip of Cityscapes there",
     build="build_cityscapes",
@@ -71,8 +65,7 @@ DOMAIN = re.compile(r"T0([1-7])_(CN|CS|HRN)_([ABJMV])")
 IDDA = PairedSet(
     "idda",
     "IDDADataset",
-    folders={(f"{domain}/RGB", f"{domain}/Semantic"): {domain: 60} for domain in DOMAINS},
-    suffixes=(".jpg", ".png"),
+    folders={"": dict.fromkeys(DOMAINS, 60)},
     contents="the 104 domains x 60 images of IDDA",
     source="put IDDA there (<domain>/RGB and <domain>/Semantic)",
     build="build_idda",
@@ -97,12 +90,10 @@ CAMVID = PairedSet(
     "camvid",
     "CamVidDataset",
     folders={
-        ("train", "trainannot"): {"0001TP": 62, "0006R0": 101, "0016E5": 204},
-        ("val", "valannot"): {"0016E5": 101},
-        ("test", "testannot"): {"0001TP": 62, "Seq05VD": 171},
+        "train": {"0001TP": 62, "0006R0": 101, "0016E5": 204},
+        "val": {"0016E5": 101},
+        "test": {"0001TP": 62, "Seq05VD": 171},
     },
-    # images are published as PNG, and passed on as JPEG too
-    suffixes=((".png", ".jpg", ".jpeg", ".PNG", ".JPG", ".JPEG"), ".png"),
     contents="the 367 + 101 + 233 images of CamVid",
     source="take CamVid as the SegNet tutorial ships it (480x360, label ids in *annot/*.png)",
     build="build_camvid",
@@ -232,21 +223,17 @@ Words = Sequence[str] | None
 class FolderOptions:
     """The content of a folder of images and label maps, and how it is split."""
 
-    images: Words = option(
+    images: str | None = option(
         None,
-        action="extend",
-        nargs="+",
-        metavar="GLOB",
-        help="images below ROOT; with --from their folder",
+        metavar="TEMPLATE",
+        help="paths of images below ROOT with fields in braces; with --from their folder",
     )
-    labels: Words = option(
+    labels: str | None = option(
         None,
-        action="extend",
-        nargs="+",
-        metavar="GLOB",
+        metavar="TEMPLATE",
         help=(
-            "label maps or polygons below ROOT, with the same wildcards as --images; with --from "
-            "the JSON file of COCO or the folder of CVAT"
+            "paths of label maps or polygons, with fields of --images; with --from the JSON file "
+            "of COCO or the folder of CVAT"
         ),
     )
     source: Literal[OTHER_TOOLS] | None = option(
@@ -267,11 +254,6 @@ class FolderOptions:
             "pictures"
         ),
     )
-    ids: str | None = option(
-        None,
-        metavar="MAP",
-        help="map of the label ids: cityscapes, gta5, ...",
-    )
     ignore: Words = option(
         None,
         action="extend",
@@ -279,24 +261,14 @@ class FolderOptions:
         metavar="LABEL",
         help="polygon labels to ignore",
     )
-    reduce_zero_label: bool = option(
-        False,
-        action="store_true",
-        help="label id 0 is ignored, and classes start at 1",
-    )
-    domain: str | None = option(
-        None,
-        metavar="TEMPLATE",
-        help="an image's path with {domain} for its domain, and with wildcards as in --images",
-    )
     test: Words = option(
         None,
         action="extend",
         nargs="+",
         metavar="TEST",
         help=(
-            "test images: a share of each domain, a domain, a glob of images, or a .txt file with "
-            "names; can be repeated (default: 0.2, also beside domains; 0: no share)"
+            "test images: a share of each domain, a domain, a template of images, or a .txt file "
+            "with names; can be repeated (default: 0.2, also beside domains; 0: no share)"
         ),
     )
     clients: PositiveInt | None = option(
@@ -405,26 +377,27 @@ The split is written to ROOT/splits/{{train,test}};
         "label maps of any layout; acdc, bdd100k, gta5, voc, ...",
         "Check images and label maps of any layout, and write a federated split and a config.",
         f"""\
-The wildcards of --images and --labels match the same text in the paths of an image and of its label
-map. Label maps are PNG with ids, or polygons of labelme or Cityscapes (.json), which are
+--images and --labels are templates of paths: a field such as {{name}} matches a part of one path
+component, the same in an image and its label map; {{domain}} is the image's domain, {{ending}} jpg,
+jpeg or png. Label maps are PNG with ids, or polygons of labelme or Cityscapes (.json), which are
 rasterized into ROOT/drawn. Prints a summary, and writes ROOT/splits and a training config in ROOT.
 
 examples:
   three clients from labelme's folders (labels.txt: a class per line):
-    fedseg prepare segmentation data/voc_like --images 'JPEGImages/*.jpg' \\
-        --labels 'SegmentationClass/*.png' --classes labels.txt --clients 3
+    fedseg prepare segmentation data/voc_like --images 'JPEGImages/{{name}}.jpg' \\
+        --labels 'SegmentationClass/{{name}}.png' --classes labels.txt --clients 3
   a client per site; the site north and a tenth of the other images for tests:
-    fedseg prepare segmentation data/orchards --images '*/images/*.png' --labels '*/labels/*.png' \\
-        --classes classes.txt --domain '{{domain}}/images/*' --test north 0.1
+    fedseg prepare segmentation data/orchards --images '{{domain}}/images/{{name}}.png' \\
+        --labels '{{domain}}/labels/{{name}}.png' --classes classes.txt --test north 0.1
   annotations of COCO, drawn and copied into data/pets:
     fedseg prepare segmentation data/pets --from coco --labels export/annotations.json \\
         --images export/images --clients 3
-  published layouts ({", ".join(LAYOUTS)}):
+  published data sets ({", ".join(PUBLISHED)}):
     fedseg prepare acdc""",
         FolderOptions,
         "data_prep.folders:prepare_folder",
         "name the folder with the images",
-        {"segmentation": None, **{name: name for name in LAYOUTS}},
+        {"segmentation": None, **{name: name for name in PUBLISHED}},
         positional=True,
     ),
 )

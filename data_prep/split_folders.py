@@ -7,14 +7,15 @@ as part of the split.
 
 import json
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from fedseg.datasets.file_lists import existing_files
-from fedseg.datasets.scenes import find_label
+from fedseg.datasets.templates import fields_of
 from fedseg.errors import DataError
 from fedseg.files import write_text
 from fedseg.partition import Split, read_split, split_paths, write_split
@@ -48,30 +49,32 @@ def limit(
     test: Split,
     per_user: int | None,
     per_domain: int | None,
-    domain_of: Callable[[str], str],
+    images: str,
 ) -> tuple[Split, Split]:
     """A split cut down for quick trials: its first images.
 
     Args:
         per_user: images of each training client; None: all.
         per_domain: images of each domain for each test user; None: all.
+        images: template of image paths, with ``{domain}``.
     """
     clients = {user: samples[:per_user] for user, samples in train.users.items()}
     tests: dict[str, list[Sample]] = {}
     for user, samples in test.users.items():
-        of = [domain_of(image) for image, _ in samples]
-        kept = {i for d in {*of} for i in [n for n, own in enumerate(of) if own == d][:per_domain]}
-        tests[user] = [sample for n, sample in enumerate(samples) if n in kept]
+        counts: Counter[str] = Counter()
+        tests[user] = []
+        for sample in samples:
+            domain = fields_of(images, sample[0])["domain"]
+            counts[domain] += 1
+            if per_domain is None or counts[domain] <= per_domain:
+                tests[user].append(sample)
     return Split(clients), Split(tests)
 
 
 def present_samples(split: Split, roots: tuple[Path, Path]) -> Split:
     """The samples of a split whose files exist."""
     images, labels = roots
-    paths = {
-        sample: (str(images / sample[0]), find_label(str(labels / sample[1])))
-        for sample in split.samples
-    }
+    paths = {sample: (str(images / sample[0]), str(labels / sample[1])) for sample in split.samples}
     existing = existing_files(path for pair in paths.values() for path in pair)
     users = {}
     for user, samples in split.users.items():

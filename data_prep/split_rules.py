@@ -7,7 +7,7 @@ split. Below them are the assignments of images to clients that rules are made o
 
 import re
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import TypeVar
@@ -15,8 +15,9 @@ from typing import TypeVar
 import numpy as np
 
 from fedseg.core.seeds import generator_for
-from fedseg.datasets import CityscapesDataset, IDDADataset
-from fedseg.datasets.scenes import find_label, read_raw
+from fedseg.datasets import CityscapesDataset, IDDADataset, SegmentationDataset
+from fedseg.datasets.segmentation import class_of_ids
+from fedseg.datasets.templates import fields_of
 from fedseg.names import DISTRIBUTIONS, IDDA_SETTINGS
 from fedseg.partition import Split
 
@@ -44,20 +45,14 @@ HELD_OUT = 20
 LONGEST_GAP = 60  # frames, 2 s
 
 
-def read_presence(label_root: Path, label_ids: Mapping[int, int]) -> Presence:
-    """A function that reads which classes have a pixel in samples' label maps, each map once.
-
-    Args:
-        label_ids: raw id -> train id, 255 = ignore.
-    """
-    classes = max(train for train in label_ids.values() if train != 255) + 1
-    table = np.full(256, 255)
-    table[list(label_ids)] = list(label_ids.values())
+def read_presence(label_root: Path, kind: type[SegmentationDataset]) -> Presence:
+    """A function that reads which classes have a pixel in samples' label maps, each map once."""
+    table, classes = class_of_ids(kind), np.arange(len(kind.classes))
     known: dict[str, np.ndarray] = {}
 
     def read(label: str) -> np.ndarray:
-        counts = np.bincount(read_raw(find_label(str(label_root / label))).ravel(), minlength=256)
-        return np.isin(np.arange(classes), table[counts > 0])
+        counts = np.bincount(kind.read_label(str(label_root / label)).ravel(), minlength=256)
+        return np.isin(classes, table[counts > 0])
 
     def present(samples: Sequence[Sample]) -> np.ndarray:
         unread = [label for _, label in samples if label not in known]
@@ -91,7 +86,7 @@ def build_cityscapes(
                 clients[f"{city}{number}"] = [images[city][i] for i in part]
         return Split(clients), test
     samples = [s for city in training for s in images[city]]
-    cities = [CityscapesDataset.domain_of(image) for image, _ in samples]
+    cities = [fields_of(CityscapesDataset.image_path, image)["domain"] for image, _ in samples]
     sizes = [size for size, times in SIZES[distribution].items() for _ in range(times)]
     sizes = rng.permutation(sizes).tolist()
     if distribution == "uniform":
@@ -159,7 +154,8 @@ def build_idda(
 def _by_class(pool: Images, presence: Presence, rng: np.random.Generator) -> Images:
     samples = [sample for group in pool.values() for sample in group]
     present = presence(samples)
-    order = class_order(present, [IDDADataset.domain_of(x) for x, _ in samples], rng)
+    domains = [fields_of(IDDADataset.image_path, image)["domain"] for image, _ in samples]
+    order = class_order(present, domains, rng)
     kinds = rarest_class(present)
     clients: Images = {}
     numbers: dict[str, int] = {}

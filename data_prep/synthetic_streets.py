@@ -14,6 +14,7 @@ import numpy as np
 
 import fedseg.datasets
 from fedseg.datasets.arrays import INDEX
+from fedseg.datasets.templates import fields_of
 from fedseg.errors import DataError
 from fedseg.files import atomic_writer, read_json, write_text
 from fedseg.partition.split_files import check_path
@@ -89,9 +90,10 @@ def write_streets(
                     f"{path}: must be a .jpg or .png (labels: .png) inside the data set"
                 )
         image, label = (root / base / path for base, path in zip(roots, pair, strict=True))
-        if pair[0].count("/") != 2:
-            raise DataError(f"{pair[0]}: expected two folders, such as <split>/<city>/<name>")
-        *scene, variant = scene_of(kind.domain_of(pair[0]), pair[0], seed)
+        fields = fields_of(kind.image_path, pair[0])
+        if fields is None:
+            raise DataError(f"{pair[0]}: must be an image path {kind.image_path}.")
+        *scene, variant = scene_of(fields["domain"], pair[0], seed)
         if not (image.exists() and label.exists()):
             number = key("scene", seed, pair[0])
             shown = partial(render, number, *scene, size, variant=variant)

@@ -30,11 +30,18 @@ MADE_BY = {
     "data/towns": "fedseg prepare cityscapes --root data/towns --synthetic --distribution uniform "
     "--size 256x128 --limit-per-user 8 --limit-test 100",
 }
-# published data sets of one command, whose layouts fedseg.datasets.listed has
-LAYOUTS = (
-    *("acdc", "bdd100k", "mapillary_a", "mapillary_b", "idd", "gta5", "synthia", "voc", "ade20k"),
-)
-MADE_BY |= {f"data/{name}": f"fedseg prepare {name}" for name in LAYOUTS}
+# published data sets of one command, and their classes in fedseg.datasets
+PUBLISHED = {
+    "acdc": "ACDCDataset",
+    "bdd100k": "BDD100KDataset",
+    "mapillary_a": "MapillaryADataset",
+    "mapillary_b": "MapillaryBDataset",
+    "idd": "IDDDataset",
+    "gta5": "GTA5Dataset",
+    "synthia": "SynthiaDataset",
+    "voc": "VOCDataset",
+    "ade20k": "ADE20KDataset",
+}
 MADE_BY["data/mapillary"] = "fedseg prepare mapillary_a data/mapillary"
 
 # what makes the folder of a data set
@@ -54,6 +61,7 @@ PREPARED_BY = {
     "StoredImages": "fedseg.datasets.write_images",
     "SyntheticShapesDataset": "fedseg prepare cifar --synthetic",
 }
+PREPARED_BY |= {kind: f"fedseg prepare {name}" for name, kind in PUBLISHED.items()}
 
 ERASED = 254  # label of pixels whose class their client does not know: neither void nor padding
 FOLDER = "corrupted"  # for them, in the folder of the test set
@@ -75,8 +83,11 @@ def made_by(tool: str, root: str | Path) -> str:
     """The command that makes a data set in a folder, given that of its kind, or the function."""
     root, usual = str(Path(root)), f"data/{tool.rpartition(' ')[2]}"
     whole = root == usual or not tool.startswith("fedseg prepare ")
-    option = "" if tool == PREPARED_BY["ListedDataset"] else "--root "
-    more = "" if option else " --images 'GLOB' --labels 'GLOB' --classes FILE"
+    named = tool.removeprefix("fedseg prepare ")
+    option = "" if named in ("segmentation", *PUBLISHED) else "--root "
+    more = ""
+    if named == "segmentation":
+        more = " --images 'TEMPLATE' --labels 'TEMPLATE' --classes FILE"
     return MADE_BY.get(root, (tool if whole else f"{tool} {option}{shlex.quote(root)}") + more)
 
 

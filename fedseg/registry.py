@@ -115,6 +115,8 @@ DATASETS = _child(
     "dataset",
     _mmseg.DATASETS,
     {
+        "datasets.acdc": ["ACDCDataset"],
+        "datasets.ade20k": ["ADE20KDataset"],
         "datasets.arrays": [
             "StoredImages",
             "CIFAR10Dataset",
@@ -124,12 +126,21 @@ DATASETS = _child(
             "FEMNISTDataset",
             "ShakespeareDataset",
         ],
+        "datasets.bdd100k": ["BDD100KDataset"],
+        "datasets.camvid": ["CamVidDataset"],
+        "datasets.cityscapes": ["CityscapesDataset"],
         "datasets.corrupted": ["CIFAR10CDataset", "CIFAR100CDataset"],
+        "datasets.gta5": ["GTA5Dataset"],
+        "datasets.idd": ["IDDDataset"],
+        "datasets.idda": ["IDDADataset"],
+        "datasets.joined": ["JoinedDataset"],
         "datasets.landmarks": ["LandmarksDataset"],
-        "datasets.listed": ["ListedDataset", "JoinedDataset"],
+        "datasets.listed": ["ListedDataset"],
+        "datasets.mapillary": ["MapillaryADataset", "MapillaryBDataset"],
         "datasets.mmsegmentation": ["MMSegDataset"],
         "datasets.photos": ["ImageFolderDataset"],
-        "datasets.scenes": ["CityscapesDataset", "IDDADataset", "CamVidDataset"],
+        "datasets.synthia": ["SynthiaDataset"],
+        "datasets.voc": ["VOCDataset"],
     },
 )
 DATA_SAMPLERS = _child("data sampler", _mmseg.DATA_SAMPLERS)

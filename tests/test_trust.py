@@ -17,7 +17,7 @@ from torch import nn
 
 from fedseg.algorithms import FedAvg
 from fedseg.core.local_loss import LocalLoss
-from fedseg.datasets.scenes import IDDADataset
+from fedseg.datasets.idda import IDDADataset
 from fedseg.evaluation.metrics import IoUMetric
 from fedseg.registry import ALGORITHMS, DATASETS, LOCAL_LOSSES, METRICS, MODELS
 

@@ -7,7 +7,6 @@ train_dataloader = dict(
     batch_size=8,
     num_workers=2,
     dataset=dict(
-        type="ListedDataset",
         split="splits/train",
         pipeline=[
             dict(type="RandomScaleCrop", scale=(0.5, 1.5), crop_size=(512, 1024)),

@@ -1,7 +1,7 @@
 # ACDC: Cityscapes' classes in fog, at night, in rain and in snow, a domain and a test set each.
 _base_ = "../_base_/listed.py"
 
-__data = dict(type="ListedDataset", data_root="data/acdc", layout="acdc")
+__data = dict(type="ACDCDataset", data_root="data/acdc")
 __test = dict(split="splits/test", test_mode=True, **__data)
 
 train_dataloader = dict(dataset=__data)

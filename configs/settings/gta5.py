@@ -1,7 +1,7 @@
 # GTA5: Cityscapes' classes in a game; clients are alike.
 _base_ = "../_base_/listed.py"
 
-__data = dict(type="ListedDataset", data_root="data/gta5", layout="gta5")
+__data = dict(type="GTA5Dataset", data_root="data/gta5")
 __test = dict(split="splits/test", test_mode=True, **__data)
 
 train_dataloader = dict(dataset=__data)

@@ -1,7 +1,7 @@
 # IDD: Cityscapes' classes in India; a client is a drive.
 _base_ = "../_base_/listed.py"
 
-__data = dict(type="ListedDataset", data_root="data/idd", layout="idd")
+__data = dict(type="IDDDataset", data_root="data/idd")
 __test = dict(split="splits/test", test_mode=True, **__data)
 
 train_dataloader = dict(dataset=__data)

@@ -1,7 +1,7 @@
 # Mapillary Vistas with LADD's map to the 19 classes of Cityscapes; clients are alike.
 _base_ = "../_base_/listed.py"
 
-__data = dict(type="ListedDataset", data_root="data/mapillary", layout="mapillary_a")
+__data = dict(type="MapillaryADataset", data_root="data/mapillary")
 __test = dict(split="splits/test", test_mode=True, **__data)
 
 train_dataloader = dict(

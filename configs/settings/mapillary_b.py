@@ -1,8 +1,8 @@
 # Mapillary Vistas with RobustNet's map to the 19 classes of Cityscapes; clients are alike.
 _base_ = "mapillary_a.py"
 
-__layout = dict(dataset=dict(layout="mapillary_b"))
+__data = dict(dataset=dict(type="MapillaryBDataset"))
 
-train_dataloader = __layout
-val_dataloader = dict(test=__layout)
+train_dataloader = __data
+val_dataloader = dict(test=__data)
 test_dataloader = val_dataloader

@@ -3,7 +3,13 @@
 # methods, BiSeNetV2 with MMSegmentation's heads, and rounds that suit a few hundred images.
 _base_ = "../_base_/feddrive.py"
 
-__data = dict(type="ListedDataset", data_root="data/segmentation", classes=["background", "object"])
+__data = dict(
+    type="ListedDataset",
+    data_root="data/segmentation",
+    image_path="images/{name}.{ending}",
+    label_path="labels/{name}.png",
+    classes=["background", "object"],
+)
 
 model = dict(type="BiSeNetV2Segmentor", num_classes=2)
 train_dataloader = dict(

@@ -1,14 +1,14 @@
 # Domain generalisation across cameras and continents: clients hold Cityscapes, BDD100K, Mapillary
-# Vistas (LADD's map) and IDD, each a domain; unseen are ACDC's four conditions. Classes are joined
-# by name. data_root is the folder that holds the folders of the data sets.
+# Vistas (LADD's map) and IDD, each a domain; unseen are ACDC's four conditions.
+# data_root is the folder that holds the folders of the data sets.
 _base_ = "../_base_/listed.py"
 
 __joined = dict(type="JoinedDataset", data_root="data")
 __cityscapes = dict(type="CityscapesDataset", data_root="cityscapes")
-__bdd100k = dict(type="ListedDataset", data_root="bdd100k", layout="bdd100k")
-__mapillary = dict(type="ListedDataset", data_root="mapillary", layout="mapillary_a")
-__idd = dict(type="ListedDataset", data_root="idd", layout="idd")
-__acdc = dict(type="ListedDataset", data_root="acdc", layout="acdc", split="splits/test")
+__bdd100k = dict(type="BDD100KDataset", data_root="bdd100k")
+__mapillary = dict(type="MapillaryADataset", data_root="mapillary")
+__idd = dict(type="IDDDataset", data_root="idd")
+__acdc = dict(type="ACDCDataset", data_root="acdc", split="splits/test")
 __crop = dict(type="RandomScaleCrop", scale=(0.5, 1.5), crop_size=(512, 1024))
 
 train_dataloader = dict(

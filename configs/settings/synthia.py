@@ -1,7 +1,7 @@
 # SYNTHIA-RAND-CITYSCAPES: rendered streets with 16 of Cityscapes' classes.
 _base_ = "../_base_/listed.py"
 
-__data = dict(type="ListedDataset", data_root="data/synthia", layout="synthia")
+__data = dict(type="SynthiaDataset", data_root="data/synthia")
 __test = dict(split="splits/test", test_mode=True, **__data)
 
 train_dataloader = dict(dataset=__data)

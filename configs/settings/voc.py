@@ -1,7 +1,7 @@
 # Pascal VOC 2012 with 21 classes; clients differ in their mix of pixels.
 _base_ = "../_base_/listed.py"
 
-__data = dict(type="ListedDataset", data_root="data/voc", layout="voc")
+__data = dict(type="VOCDataset", data_root="data/voc")
 __test = dict(split="splits/test", test_mode=True, **__data)
 
 model = dict(num_classes=21)

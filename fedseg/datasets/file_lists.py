@@ -1,35 +1,11 @@
-"""Lists of files below a folder; links are followed."""
+"""Which files of a list exist; links are followed."""
 
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from fedseg.errors import DataError
-
-
-def is_hidden(path: str) -> bool:
-    """True if a part of a path is a file of the system or an editor: macOS, Synology."""
-    return any(part[:1] == "." or part in ("__MACOSX", "@eaDir") for part in path.split("/"))
-
-
-def walk_files(root: str | Path) -> Iterator[str]:
-    """Paths below a root of the files there, hidden ones too, in torchvision's order."""
-    folders_with_names = []
-    passed = {os.fspath(root): [Path(os.path.realpath(root))]}  # the real folders above one
-    for place, folders, names in os.walk(root, followlinks=True):
-        folders_with_names.append((place, names))
-        above = passed.pop(place)
-        for name in [*folders]:
-            path = os.path.join(place, name)
-            real = Path(os.path.realpath(path))
-            if any(one.is_relative_to(real) for one in above):  # a circle
-                folders.remove(name)
-            else:
-                passed[path] = [*above, real]
-    for place, names in sorted(folders_with_names):
-        below = f"{Path(place).relative_to(root).as_posix()}/".removeprefix("./")
-        yield from (below + name for name in sorted(names))
 
 
 def check_exist(paths: Sequence[str], root: str | Path, fix: str) -> None:

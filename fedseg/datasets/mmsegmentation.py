@@ -7,17 +7,17 @@ from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
 from itertools import count
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 with redirect_stdout(None):  # it prints which optional package is not there
     from mmseg.datasets import BaseSegDataset
 
 from fedseg.datasets.file_lists import check_exist
-from fedseg.datasets.listed import check_names, find_domain, ids_of
 from fedseg.datasets.photos import rows_checksum
-from fedseg.datasets.scenes import COLORS, TO_CITYSCAPES
-from fedseg.datasets.segmentation import IGNORE, SegmentationDataset
+from fedseg.datasets.segmentation import ALL, IGNORE, SegmentationDataset
+from fedseg.datasets.templates import fields_of
 from fedseg.errors import ConfigError, DataError
+from fedseg.names import is_name
 from fedseg.registry import DATASETS, build, find_class
 
 # what the source is given, because this suite does it or because paths must be local
@@ -36,13 +36,10 @@ class MMSegDataset(SegmentationDataset):
         source: the data set of MMSegmentation, for example ``dict(type="ADE20KDataset",
             data_root="data/ade", data_prefix=dict(img_path="images/training",
             seg_map_path="annotations/training"))``.
-        domain: template of an image's path below ``data_root`` that has its domain as
-            ``{domain}``, see :func:`fedseg.datasets.listed.find_domain`. None: all images are of
-            the domain ``all``.
+        domain: template of an image's path below ``data_root`` with its ``{domain}``, see
+            :mod:`fedseg.datasets.templates`. None: all images are of the domain ``all``.
         domains: only images of these domains, a name or a list; None takes all.
-        ids: the class of each raw id from 0, 255 to ignore; or the name of a map to the 19 classes
-            of Cityscapes, which are the classes then (``train_ids``, ``cityscapes``, ``gta5``,
-            ``synthia``, ``idd``, ``mapillary_v1_a``, ``mapillary_v1_b``); None: as the source says.
+        ids: the class of each raw id from 0, 255 to ignore; None: as the source says.
     """
 
     tool = ""  # no command makes its folder
@@ -52,7 +49,7 @@ class MMSegDataset(SegmentationDataset):
         source: Mapping[str, Any],
         domain: str | None = None,
         domains: str | Sequence[str] | None = None,
-        ids: Literal[tuple(TO_CITYSCAPES)] | Sequence[int] | None = None,
+        ids: Sequence[int] | None = None,
         pipeline: Sequence[Mapping[str, Any]] = (),
         style: Mapping[str, Any] | None = None,
         mirror: bool = False,
@@ -62,17 +59,21 @@ class MMSegDataset(SegmentationDataset):
             raise ConfigError("dataset.source.metainfo: has a label_map: set dataset.ids instead")
         listed = _build_source(source)
         self.classes, self.palette = listed.metainfo.get("classes"), listed.metainfo["palette"]
-        if isinstance(ids, str):
-            self.classes, self.palette = tuple(COLORS), list(COLORS.values())
         if not self.classes or isinstance(self.classes, str):  # a file that is not there
             raise ConfigError("dataset.source.metainfo: has no classes: give dict(classes=[...])")
         self.classes = tuple(self.classes)
         if ids is None:
-            self.label_ids = _ids_of(listed)
+            ids = _ids_of(listed)
         elif listed.reduce_zero_label:
             raise ConfigError("dataset.ids: lists ids of files: set source.reduce_zero_label=False")
-        else:
-            self.label_ids = ids_of(ids)
+        for label in ids:
+            if label not in (IGNORE, *range(len(self.classes))):
+                must = f"must be classes 0 to {len(self.classes) - 1}, or 255 to ignore"
+                raise ConfigError(f"dataset.ids: {must}, not {label!r}.")
+        self.num_ids = len(ids)
+        self.label_ids = {
+            raw: self.classes[label] for raw, label in enumerate(ids) if label != IGNORE
+        }
         infos = [listed.get_data_info(index) for index in range(len(listed))]
         places = [(info["img_path"], info.get("seg_map_path", "")) for info in infos]
         files = [tuple(path.replace("\ufeff", "") for path in pair) for pair in places]
@@ -86,15 +87,13 @@ class MMSegDataset(SegmentationDataset):
             raise DataError(f"{twice[0]}: is listed twice: correct dataset.source.ann_file")
         folders = {os.path.dirname(os.path.abspath(path)) for pair in files for path in pair}
         self.data_root = source.get("data_root") or os.path.commonpath(folders)
-        check_names(ids, (label for _, label in files))
         below = [tuple(os.path.relpath(path, self.data_root) for path in pair) for pair in files]
         self.split_checksum = rows_checksum(below)
-        self.files, self.domains = files, [find_domain(domain, image) for image, _ in below]
+        self.files, self.domains = files, [_find_domain(domain, image) for image, _ in below]
         self.users = self.domains
         counters = {name: count() for name in self.domains}
         self.positions = [next(counters[name]) for name in self.domains]
         self._keep_domains(domains)
-        self.check_files()
         self._set_up(pipeline, style, mirror, test_mode)
 
     def check_files(self) -> None:
@@ -129,6 +128,9 @@ def _build_source(source: Mapping[str, Any]) -> BaseSegDataset:
         path = os.path.join(root, place) if isinstance(place, str) else ""
         if path and not os.path.exists(path):
             raise DataError(f"{path.rstrip('/')}: does not exist: set {field}.{key}")
+    library = f"mmseg.{source.get('type')}"
+    if source.get("type") in DATASETS.modules and DATASETS.get(library) is not None:
+        source = {**source, "type": library}  # not the suite's own of that name
     kind = find_class(DATASETS, source, field)
     if inspect.isclass(kind) and issubclass(kind, BaseSegDataset) and not _lists(kind):
         fix = "use a class that lists folders of images and label maps, such as BaseSegDataset"
@@ -144,9 +146,23 @@ def _build_source(source: Mapping[str, Any]) -> BaseSegDataset:
         raise DataError(f"{field}: {source['type']} cannot list its images ({error})") from error
 
 
-def _ids_of(listed: BaseSegDataset) -> dict[int, int]:
+def _ids_of(listed: BaseSegDataset) -> list[int]:
     """The class of every raw id, 255 = ignored, as the library's ``LoadAnnotations`` maps them."""
-    chosen, first = listed.label_map or {}, int(listed.reduce_zero_label)
-    ids = {i + first: chosen.get(i, i) for i in chosen or range(len(listed.metainfo["classes"]))}
-    ids |= dict.fromkeys([IGNORE, *range(first)], IGNORE)
-    return {raw: IGNORE if i in (-1, listed.ignore_index) else i for raw, i in ids.items()}
+    count = len(listed.metainfo["classes"])
+    chosen = listed.label_map or {index: index for index in range(count)}
+    ids = [IGNORE] if listed.reduce_zero_label else []
+    for index in range(max(chosen) + 1):
+        label = chosen.get(index, IGNORE)
+        ids.append(IGNORE if label in (-1, listed.ignore_index) else label)
+    return ids
+
+
+def _find_domain(template: str | None, image: str) -> str:
+    """The domain of an image by its path; ``all`` without a template."""
+    if template is None:
+        return ALL
+    domain = (fields_of(template, image) or {}).get("domain")
+    if domain is None or not is_name(domain):
+        must = "must be a template of the images' paths with {domain}"
+        raise ConfigError(f"dataset.domain: {must}, not {template!r}, which {image!r} is not.")
+    return domain

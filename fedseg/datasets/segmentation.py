@@ -2,7 +2,6 @@
 
 import copy
 import os
-import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,15 +12,19 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset
 
-from fedseg.datasets import images
 from fedseg.datasets.file_lists import check_exist
+from fedseg.datasets.images import read_image
+from fedseg.datasets.images import read_label as read_ids
 from fedseg.datasets.style import build_style
+from fedseg.datasets.templates import fields_of, fill
 from fedseg.datasets.transforms import IGNORE, Pipeline
 from fedseg.errors import ConfigError, DataError
-from fedseg.names import ERASED, PREPARED_BY, made_by
+from fedseg.names import ERASED, NAME_RULE, PREPARED_BY, is_name, made_by
 from fedseg.partition.split_files import read_split
 
 READERS = 4  # threads that read label maps
+ALL = "all"  # the domain of images without one
+UNKNOWN = 256  # in a table of raw ids: not an id of the data set
 
 
 class SegmentationDataset(Dataset):
@@ -32,14 +35,15 @@ class SegmentationDataset(Dataset):
     ``erase``). H', W' are H, W unless ``test_mode``. ``seed`` fixes every random draw of the sample
     (style and pipeline), in whatever process it is made; ``dataset[i]`` is seed 0.
 
-    A subclass describes a data set by the class attributes below, or overrides ``label_of`` and
-    ``domain_of`` where a pattern does not do.
+    A subclass describes a data set by the class attributes below, in a file of its own such as
+    ``acdc.py``; it overrides :meth:`read_label` where label maps have another format.
 
     Args:
         data_root: the folder with images, labels and splits.
         split: a folder of split files (see :mod:`fedseg.partition.split_files`), relative to
             ``data_root`` or absolute.
         users: only these users of the split, a name or a list; None takes all.
+        domains: only images of these domains, a name or a list; None takes all.
         pipeline: steps after reading, see :class:`fedseg.datasets.transforms.Pipeline`.
         mirror: take every image a second time, mirrored from left to right: twice the samples.
         style: a style transfer before the pipeline, for example
@@ -61,15 +65,26 @@ class SegmentationDataset(Dataset):
 
     classes: ClassVar[tuple[str, ...]] = ()
     palette: ClassVar[list[list[int]]] = []
+    # folders below data_root that the paths of images and label maps in splits are relative to
     image_root: ClassVar[str] = ""
     label_root: ClassVar[str] = ""
-    image_pattern: ClassVar[str]  # regular expression of an image path, with a group "domain"
-    label_pattern: ClassVar[str]  # the label path, by the groups of image_pattern: r"\1.png"
-    # Raw id in a label file -> train id. An id that is not listed is an error. Without it raw
-    # ids are train ids, and 255 is ignored; if
-    # ``reduce_zero_label``, 0 is ignored too and the classes begin at 1.
-    label_ids: Mapping[int, int]
-    reduce_zero_label: ClassVar[bool] = False
+    # template of an image's path, see fedseg.datasets.templates; without {domain} all images are
+    # of the domain "all"
+    image_path: str
+    label_path: str  # template of its label map's path, with fields of ``image_path``
+    # raw id in a label file -> class, default: the order of the classes; 255 is ignored
+    label_ids: Mapping[int, str]
+    # raw ids below it that have no class are ignored, others are errors; 0: up to the last class's
+    num_ids: int = 0
+
+    # what ``fedseg prepare`` needs besides
+    published: ClassVar[Mapping[str, int]] = {}  # {split} of a path -> labelled images; "": all
+    test_splits: ClassVar[tuple[str, ...]] = ()  # {split} of the test images
+    test_list: ClassVar[str] = ""  # or a file that names them
+    test_share: ClassVar[float] = 0.0  # or a share of each domain, at random
+    clients: ClassVar[int | None] = None  # number of clients; None: a client is a domain
+    alpha: ClassVar[float | None] = None  # of their mixes of pixels by Dirichlet; None: at random
+
     tool = "fedseg.partition.write_split"
     split = ""
     known: Mapping[int, Collection[int]] | None = None
@@ -79,6 +94,7 @@ class SegmentationDataset(Dataset):
         data_root: str,
         split: str,
         users: str | Sequence[str] | None = None,
+        domains: str | Sequence[str] | None = None,
         pipeline: Sequence[Mapping[str, Any]] = (),
         style: Mapping[str, Any] | None = None,
         mirror: bool = False,
@@ -87,6 +103,7 @@ class SegmentationDataset(Dataset):
         self.data_root = os.fspath(data_root)
         self.split = os.path.join(self.data_root, os.fspath(split))
         self._read_split(users)
+        self._keep_domains(domains)
         self._set_up(pipeline, style, mirror, test_mode)
 
     def __init_subclass__(cls) -> None:
@@ -105,54 +122,25 @@ class SegmentationDataset(Dataset):
         self.test_mode = test_mode
         self.metainfo = {"classes": self.classes, "palette": self.palette, "ignore_index": IGNORE}
         self.pipeline = Pipeline(pipeline)
-        self._check_ids()
-        self._train_ids = np.full(256, IGNORE, np.uint8)  # of every raw id
-        self._train_ids[list(self.label_ids)] = list(self.label_ids.values())
-        self._unknown = np.ones(256, np.uint8)
-        self._unknown[list(self.label_ids)] = 0
+        self._check_palette()
+        ids = class_of_ids(self)
+        self._train_ids = np.minimum(ids, IGNORE).astype(np.uint8)  # of every raw id
+        self._unknown = (ids == UNKNOWN).astype(np.uint8)
         paths = [image for image, _ in self.files]
         kind = SegmentationDataset  # of what may lend styles
         self.style = build_style(style, paths, self.domains, self.condition_of, kind)
         self.unmirrored = len(self.files)
         if mirror:
-            self.users, self.domains, self.files = 2 * self.users, 2 * self.domains, 2 * self.files
+            self.users = 2 * self.users
+            self.domains = 2 * self.domains
+            self.files = 2 * self.files
 
-    def _check_ids(self) -> None:
-        """Complete ``label_ids``; ConfigError if these are no ids of the classes."""
-        name, first = type(self).__name__, int(self.reduce_zero_label)
-        if not 0 < len({*self.classes}) == len(self.classes) <= IGNORE - first:
-            must = f"must be 1 to {IGNORE - first} names, each once"
-            raise ConfigError(f"{name}.classes: {must}, not {[*self.classes]}")
-        if not hasattr(self, "label_ids"):
-            self.label_ids = {i + first: i for i in range(len(self.classes))}
-            self.label_ids |= dict.fromkeys([IGNORE, *range(first)], IGNORE)
-        elif first:
-            raise ConfigError(f"{name}.label_ids: lists ids of files: set reduce_zero_label=False")
-        for raw, train in self.label_ids.items():
-            if raw not in range(256) or train not in (IGNORE, *range(len(self.classes))):
-                told = f"and classes 0 to {len(self.classes) - 1}, or {IGNORE} to ignore"
-                fault = f"has {raw!r}: {train!r}, but ids are 0 to 255, {told}"
-                raise ConfigError(f"{name}.label_ids: {fault}")
+    def _check_palette(self) -> None:
+        """Raise ConfigError unless every class has a color."""
         right = all(len(color) == 3 and {*color} <= {*range(256)} for color in self.palette)
         if not right or not len(self.classes) <= len(self.palette) <= 256:
-            must = "must have a list [r, g, b] of 0 to 255 for each class"
-            raise ConfigError(f"{name}.palette: {must}")
-
-    def label_of(self, image: str) -> str:
-        """The label path (below ``label_root``) that belongs to an image path of the split."""
-        return self._match(image).expand(self.label_pattern)
-
-    @classmethod
-    def domain_of(cls, image: str) -> str:
-        """The domain of an image path of the split."""
-        return cls._match(image)["domain"]
-
-    @classmethod
-    def _match(cls, image: str) -> re.Match[str]:
-        match = re.fullmatch(cls.image_pattern, image)
-        if not match:
-            raise ValueError(f"{image!r} is no image path of {cls.__name__}")
-        return match
+            name, must = type(self).__name__, "must have a list [r, g, b] of 0 to 255"
+            raise ConfigError(f"{name}.palette: {must} for each class")
 
     def condition_of(self, domain: str) -> str:
         """The group of domains that ``exclude="condition"`` leaves out; the domain itself here."""
@@ -160,16 +148,18 @@ class SegmentationDataset(Dataset):
 
     def _keep_domains(self, wanted: str | Sequence[str] | None) -> None:
         """Keep the samples of some domains, before anything else knows how many there are."""
-        there = sorted({*self.domains})
-        wanted = {wanted} if isinstance(wanted, str) else {*(there if wanted is None else wanted)}
-        if not wanted or (unknown := sorted(wanted - {*there})):
-            raise ConfigError(
-                f"dataset.domains: has {unknown if wanted else 'none'}, but the images' domains "
-                f"are {', '.join(there[:8])}{', ...' * (len(there) > 8)}"
-            )
+        if wanted is None:
+            return
+        known = sorted({*self.domains})
+        wanted = {wanted} if isinstance(wanted, str) else {*wanted}
+        if not wanted or not wanted <= {*known}:
+            must = f"must be domains of the images ({', '.join(known)})"
+            raise ConfigError(f"dataset.domains: {must}, not {sorted(wanted)}.")
         kept = [n for n, domain in enumerate(self.domains) if domain in wanted]
-        for name in ("files", "users", "domains", "positions"):
-            setattr(self, name, [getattr(self, name)[n] for n in kept])
+        self.files = [self.files[n] for n in kept]
+        self.users = [self.users[n] for n in kept]
+        self.domains = [self.domains[n] for n in kept]
+        self.positions = [self.positions[n] for n in kept]
 
     def __len__(self) -> int:
         return len(self.files)
@@ -223,21 +213,21 @@ class SegmentationDataset(Dataset):
     def read(self, index: int) -> tuple[np.ndarray, np.ndarray]:
         """One pair as on disk: image uint8 [H, W, 3] RGB, label uint8 [H, W] of train ids."""
         image_path, label_path = self.files[index]
-        image, raw = images.read_image(image_path), self.read_label(label_path)
+        image, raw = read_image(image_path), self.read_label(label_path)
         if image.shape[:2] != raw.shape:
             raise DataError(
                 f"{label_path}: is {list(raw.shape)}, but its image {image_path} is "
                 f"{list(image.shape[:2])} [H, W] as displayed: restore the original files."
             )
         if cv2.countNonZero(cv2.LUT(raw, self._unknown)):
-            unknown = sorted(set(np.unique(raw).tolist()) - set(self.label_ids))
+            unknown = np.unique(raw[self._unknown[raw] > 0]).tolist()
             fault = f"{type(self).__name__} has no label ids {unknown}"
             raise DataError(f"{label_path}: {fault}: is it a label map of this data set?")
         return image, cv2.LUT(raw, self._train_ids)
 
     def has_labels(self) -> bool:
         """Whether any pixel has a class; reads label maps up to the first that has one."""
-        return any((self._train_ids_of(index) != IGNORE).any() for index in range(len(self)))
+        return any((self.train_ids_of(index) != IGNORE).any() for index in range(len(self)))
 
     def class_pixels(self) -> np.ndarray:
         """Pixels of each class in each sample, int64 [N, classes], from every label map."""
@@ -246,16 +236,19 @@ class SegmentationDataset(Dataset):
         return counts[np.arange(len(self)) % self.unmirrored]
 
     def _count(self, index: int) -> np.ndarray:
-        return np.bincount(self._train_ids_of(index).ravel(), minlength=256)[: len(self.classes)]
+        return np.bincount(self.train_ids_of(index).ravel(), minlength=256)[: len(self.classes)]
 
-    def _train_ids_of(self, index: int) -> np.ndarray:
+    def train_ids_of(self, index: int) -> np.ndarray:
+        """Read the label map of a sample as train ids, uint8 [H, W]."""
         return cv2.LUT(self.read_label(self.files[index][1]), self._train_ids)
 
-    def read_label(self, path: str) -> np.ndarray:
+    @staticmethod
+    def read_label(path: str) -> np.ndarray:
         """Read the raw ids of a label file, uint8 [H, W]; a subclass may read another format."""
-        return images.read_label(path)
+        return read_ids(path)
 
     def _read_split(self, wanted: str | Sequence[str] | None) -> None:
+        """List the samples of the wanted users of the split."""
         for field, folder in (("data_root", self.data_root), ("split", self.split)):
             if not os.path.isdir(folder):
                 fault = "is no folder" if os.path.exists(folder) else "does not exist"
@@ -263,44 +256,72 @@ class SegmentationDataset(Dataset):
                 raise DataError(f"{folder}: {fault}: {fix}")
         split = read_split(self.split)
         self.split_checksum = split.checksum
-        names = list(split.users)
-        users = names if wanted is None else [wanted] if isinstance(wanted, str) else wanted
+        users = [*split.users] if wanted is None else wanted
+        if isinstance(users, str):
+            users = [users]
         for user, count in Counter(users).items():
-            if user not in split.users or count > 1:
-                fault = f"names {count} times" if count > 1 else "must name users of the split, not"
-                raise ConfigError(
-                    f"dataset.users: {fault} {user!r}; {self.split} has {', '.join(names[:8])}"
-                    + ", ..." * (len(names) > 8)
-                )
+            if user not in split.users:
+                known = ", ".join([*split.users][:8])
+                must = f"must name users of {self.split} ({known}, ...)"
+                raise ConfigError(f"dataset.users: {must}, not {user!r}.")
+            if count > 1:
+                raise ConfigError(f"dataset.users: names {count} times {user!r}: name it once.")
         if not users:
             raise ConfigError("dataset.users: is empty: None takes every user")
         samples = [(user, *sample) for user in users for sample in split.users[user]]
         self.users = [user for user, _, _ in samples]
         self.positions = [n for user in users for n in range(len(split.users[user]))]
-        self.listed = {x: y for _, x, y in samples}
-        try:
-            self.domains = [self.domain_of(x) for _, x, _ in samples]
-            labels = [self.label_of(x) for _, x, _ in samples]
-        except (IndexError, ValueError) as error:
-            raise DataError(
-                f"{self.split}: its image paths are not of {type(self).__name__}'s layout: write "
-                f"the split again with {self.tool}"
-            ) from error
-        for (user, x, y), label in zip(samples, labels, strict=True):
-            if y != label:
-                raise DataError(
-                    f"{self.split}: user {user!r}: the label of {x} is {label}, not {y}: write the "
-                    f"split again with {self.tool}"
-                )
+        self.domains = [self._domain_of(user, *sample) for user, *sample in samples]
         image_root = os.path.join(self.data_root, self.image_root)
         label_root = os.path.join(self.data_root, self.label_root)
         self.files = [
             (os.path.join(image_root, x), os.path.join(label_root, y)) for _, x, y in samples
         ]
-        self.check_files()
+
+    def _domain_of(self, user: str, image: str, label: str) -> str:
+        """The domain of a sample of the split; DataError if its paths do not fit the templates."""
+        fields = fields_of(self.image_path, image)
+        if fields is None:
+            raise DataError(
+                f"{self.split}: user {user!r}: {image} is not of {type(self).__name__}'s layout "
+                f"{self.image_path}: write the split again with {self.tool}"
+            )
+        expected = fill(self.label_path, fields)
+        if label != expected:
+            raise DataError(
+                f"{self.split}: user {user!r}: the label of {image} is {expected}, not {label}: "
+                f"write the split again with {self.tool}"
+            )
+        domain = fields.get("domain", ALL)
+        if not is_name(domain):
+            raise DataError(f"{image}: its domain must have {NAME_RULE}, not {domain!r}.")
+        return domain
 
     def check_files(self) -> None:
         """Raise DataError if an image or label of the split is not there."""
         paths = [path for pair in self.files for path in pair]
         fix = f"put them there, or write the split again with {self.tool}"
         check_exist(paths, self.data_root, fix)
+
+
+def class_of_ids(kind: SegmentationDataset | type[SegmentationDataset]) -> np.ndarray:
+    """Index the class of every raw id, int64 [256]; 255: ignored, 256: not an id of the data set.
+
+    Raises:
+        ConfigError: classes or label ids of the data set are none.
+    """
+    name = kind.__name__ if isinstance(kind, type) else type(kind).__name__
+    classes = [*kind.classes]
+    if not 0 < len({*classes}) == len(classes) <= IGNORE:
+        raise ConfigError(f"{name}.classes: must be 1 to {IGNORE} names, each once, not {classes}")
+    label_ids = getattr(kind, "label_ids", dict(enumerate(classes)))
+    for raw, label in label_ids.items():
+        if raw not in range(IGNORE) or label not in classes:
+            must = "must be raw ids 0 to 254 with names of classes"
+            raise ConfigError(f"{name}.label_ids: {must}, not {raw!r}: {label!r}")
+    table = np.full(256, UNKNOWN)
+    table[: kind.num_ids or max(label_ids) + 1] = IGNORE
+    table[IGNORE] = IGNORE
+    for raw, label in label_ids.items():
+        table[raw] = classes.index(label)
+    return table

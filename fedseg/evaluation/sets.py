@@ -23,10 +23,10 @@ from fedseg.evaluation.metrics import (
     PixelMetric,
     labels_of,
 )
-from fedseg.loaders.partitioned import balanced_batches, domains_of
+from fedseg.loaders.partitioned import balanced_batches, build_dataset, domains_of
 from fedseg.loaders.resident import resident_pipeline
 from fedseg.loaders.streaming import TIMEOUT, BatchLoader
-from fedseg.registry import DATASETS, EVALUATION_SETS, METRICS, build
+from fedseg.registry import EVALUATION_SETS, METRICS, build
 
 Groups = Mapping[Any, np.ndarray]  # name -> sample indices
 
@@ -89,7 +89,7 @@ class EvaluationSet(ABC):
         self.name, self.field = name, field
         self.metrics = self._ungrouped = metrics
         self.like = like
-        self.dataset = build(DATASETS, dataset, f"{field}.dataset")
+        self.dataset = build_dataset(dataset, f"{field}.dataset")
         if not len(self.dataset):
             raise ConfigError(f"{field}.dataset: is empty")
         self.batch_size, self.final_only, self.drop_last = batch_size, final_only, drop_last

@@ -9,7 +9,6 @@ import cv2
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from fedseg.datasets.file_lists import is_hidden
 from fedseg.datasets.images import ENDINGS
 from fedseg.errors import DataError
 from fedseg.files import atomic_writer, make_folder, write_text
@@ -21,6 +20,11 @@ VIDEOS = (".mp4", ".avi", ".mov", ".mkv", ".webm", ".m4v")
 FRAMES = 32  # of a video that are in memory
 Advance = Callable[[int], None]
 Row = tuple[str, int, str, float]  # file, class id, class, probability
+
+
+def is_hidden(path: str) -> bool:
+    """True if a part of a path is a file of the system or an editor: macOS, Synology."""
+    return any(part[:1] == "." or part in ("__MACOSX", "@eaDir") for part in path.split("/"))
 
 
 def find_images(paths: Sequence[str | Path]) -> dict[str, Path]:

@@ -24,6 +24,14 @@ from fedseg.partition.natural import divide
 from fedseg.registry import DATASETS, build
 
 
+def build_dataset(config: Dataset | Mapping, field: str) -> Any:
+    """Build a data set whose files are there; DataError if one is missing."""
+    dataset = build(DATASETS, config, field)
+    if hasattr(dataset, "check_files"):
+        dataset.check_files()
+    return dataset
+
+
 class PartitionedData(ClientData):
     """A data set divided among clients, and the plan of every local epoch.
 
@@ -59,7 +67,7 @@ class PartitionedData(ClientData):
         drop_single: bool = False,
         seed: int = 0,
     ) -> None:
-        self.dataset = build(DATASETS, dataset, "train_dataloader.dataset")
+        self.dataset = build_dataset(dataset, "train_dataloader.dataset")
         self.indices, self.held_out = divide(partition, self.dataset)
         self.clients = list(self.indices)
         self.sizes = [len(self.indices[client]) for client in self.clients]

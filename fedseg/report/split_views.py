@@ -6,8 +6,7 @@ domains follow from the names in the split files.
 
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -21,8 +20,10 @@ from fedseg.config.layers import naming
 from fedseg.datasets import CamVidDataset, CityscapesDataset, IDDADataset
 from fedseg.datasets.arrays import INDEX, ImageArrays, StoredImages, shared_images
 from fedseg.datasets.segmentation import SegmentationDataset
+from fedseg.datasets.templates import fields_of, fill
 from fedseg.errors import ConfigError, DataError, MissingDataError
 from fedseg.files import read_json
+from fedseg.loaders.partitioned import build_dataset
 from fedseg.partition import FixedPartition, NaturalPartition, Split, divide, read_split
 from fedseg.partition.natural import NOTE
 from fedseg.partition.split_files import SplitFile
@@ -30,7 +31,7 @@ from fedseg.registry import DATASETS, build
 from fedseg.report.partition_view import View, partition_statistics
 from fedseg.runner.experiment import load_config
 
-LAYOUTS = (IDDADataset, CityscapesDataset, CamVidDataset)
+FEDDRIVE = (IDDADataset, CityscapesDataset, CamVidDataset)
 MOST_SAMPLES = 20_000_000  # a larger index is a mistake; arrays as long would be made
 
 
@@ -129,9 +130,9 @@ def _build_dataset(loader: Any, field: str, images: bool) -> Any:
         kind = config.get("type")
         kind = DATASETS.get(kind) if isinstance(kind, str) else kind
         if inspect.isclass(kind) and issubclass(kind, SegmentationDataset):
-            unchecked = type(kind.__name__, (kind,), {"check_files": lambda self: None})
             config = {k: v for k, v in config.items() if k not in ("style", "pipeline")}
-            config["type"] = unchecked
+    if images:
+        return build_dataset(config, f"{field}.dataset")
     return build(DATASETS, config, f"{field}.dataset")
 
 
@@ -212,10 +213,10 @@ def _read_folder(folder: Path) -> View:
     if folder.name == "train" and any(beside.glob("*.json")):
         listed = {user: Split({user: pairs}) for user, pairs in read_split(beside).users.items()}
     name = "_".join(folder.parts[-3:-1] if folder.name == "train" else folder.parts[-2:])
-    domain_of = _find_layout([train, *listed.values()])
-    notes = [] if domain_of else [f"{folder}: its paths are of no known data set: no domains"]
-    samples, title = _Listed(train, domain_of), "/".join(folder.parts[-3:])
-    tests = {test: _Listed(split, domain_of) for test, split in listed.items()}
+    images = _find_layout([train, *listed.values()])
+    notes = [] if images else [f"{folder}: its paths are of no known data set: no domains"]
+    samples, title = _Listed(train, images), "/".join(folder.parts[-3:])
+    tests = {test: _Listed(split, images) for test, split in listed.items()}
     return _make_view(name, title, NaturalPartition()(samples), samples, tests, notes)
 
 
@@ -235,26 +236,28 @@ class _Part:
 class _Listed:
     """Samples of split files, known by their paths."""
 
-    def __init__(self, split: Split, domain_of: Callable[[str], str] | None) -> None:
+    def __init__(self, split: Split, images: str | None) -> None:
         self.users = [user for user, samples in split.users.items() for _ in samples]
-        self.domains = [domain_of(x) for x, _ in split.samples] if domain_of else None
+        self.domains = None
+        if images is not None:
+            self.domains = [fields_of(images, image)["domain"] for image, _ in split.samples]
 
     def __len__(self) -> int:
         return len(self.users)
 
 
-def _find_layout(splits: Sequence[Split]) -> Callable[[str], str] | None:
-    """The function that reads a path's domain; None for an unknown data set.
-
-    A data set is recognized by the way it derives a label's path from its image's.
-    """
+def _find_layout(splits: Sequence[Split]) -> str | None:
+    """Find the template of image paths that the splits are written by; None if it is unknown."""
     samples = [sample for split in splits for sample in split.samples]
-    for kind in LAYOUTS:
-        reader = kind.__new__(kind)  # without a data root: only its rules about paths
-        with suppress(ValueError, IndexError):
-            if all(reader.label_of(x) == y and reader.domain_of(x) is not None for x, y in samples):
-                return reader.domain_of
+    for kind in FEDDRIVE:
+        if all(_fits(kind, *sample) for sample in samples):
+            return kind.image_path
     return None
+
+
+def _fits(kind: type[SegmentationDataset], image: str, label: str) -> bool:
+    fields = fields_of(kind.image_path, image)
+    return fields is not None and fill(kind.label_path, fields) == label
 
 
 def pixel_counts(view: View) -> np.ndarray:

@@ -224,7 +224,7 @@ def test_names_are_looked_up_in_mmsegmentation_and_never_among_files(tmp_path, m
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "BaseSegDataset.py").write_text("raise AssertionError('imported')")
     (tmp_path / "OwnConfig.py").write_text("raise AssertionError('imported')")
-    for name in ("BaseSegDataset", "ADE20KDataset"):
+    for name in ("BaseSegDataset", "PascalVOCDataset"):
         assert DATASETS.get(name).__module__.startswith("mmseg.datasets.")
     assert DATASETS.get("mmseg.BaseSegDataset") is DATASETS.get("BaseSegDataset")
     assert DATASETS.get("OwnConfig") is None

@@ -5,6 +5,7 @@ from pathlib import Path
 from prepare_tools import snapshot, write_pair
 
 from fedseg.datasets import CamVidDataset
+from fedseg.datasets.templates import fields_of
 from fedseg.partition import read_split
 
 CAMVID_FRAMES = {
@@ -44,7 +45,9 @@ def check_camvid(root):
         "test_user_0001TP": 124,
         "test_user_Seq05VD": 171,
     }
-    assert {CamVidDataset.domain_of(x) for x, _ in test.users["test_user_0001TP"]} == {"0001TP"}
+    assert {
+        fields_of(CamVidDataset.image_path, x)["domain"] for x, _ in test.users["test_user_0001TP"]
+    } == {"0001TP"}
     assert not set(train.files) & set(CamVidDataset(str(root), "splits/test").files)
     # Nothing of the held-out stretch of 0006R0 lies between two training frames.
     held = [x for x, _ in test.users["test_user_same_domain"] if "0006R0" in x]
@@ -64,7 +67,9 @@ def test_camvid_is_copied_verified_and_split(tmp_path, prepare):
     prepare("camvid", "--root", root)
     assert snapshot(root / "splits") == before
     (root / "val" / "0016E5_07959.png").unlink()
-    assert "val/0016E5 (100 instead of 101)" in prepare.fails("camvid", "--root", root)
+    assert "1 label maps without an image: valannot/0016E5_07959.png" in prepare.fails(
+        "camvid", "--root", root
+    )
 
 
 def test_camvid_is_verified_before_it_is_copied_and_replaces_nothing_unasked(tmp_path, prepare):
@@ -80,7 +85,7 @@ def test_camvid_is_verified_before_it_is_copied_and_replaces_nothing_unasked(tmp
     whole = label.read_bytes()
     label.write_bytes(whole[:-20])
     message = prepare.fails(*arguments, "--overwrite")
-    assert f"{source}: not the 367" in message and f"valannot/{own.name}" in message
+    assert f"{source}: is not the 367" in message and f"valannot/{own.name}" in message
     assert own.read_bytes() == b"my own"
     assert list(root.rglob("*.png")) == [own]
     label.write_bytes(whole)
@@ -91,7 +96,9 @@ def test_camvid_is_verified_before_it_is_copied_and_replaces_nothing_unasked(tmp
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
     twin = own.with_suffix(".jpg")
     twin.write_bytes(b"my own")
-    assert f"two formats: val/{own.name} and val/{twin.name}" in prepare.fails(*arguments)
+    assert f"val/{twin.name} and val/{own.name} belong to one label map" in prepare.fails(
+        *arguments
+    )
     twin.unlink()
     own.unlink()
     own.mkdir()

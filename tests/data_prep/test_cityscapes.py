@@ -9,6 +9,7 @@ from fedseg.data_prep.segmentation import rendered_files
 from fedseg.data_prep.segmentation_sets import CITIES, CITYSCAPES
 from fedseg.data_prep.split_rules import build_cityscapes
 from fedseg.datasets import CityscapesDataset
+from fedseg.datasets.templates import fields_of
 
 # Clients, images, images per client (min, median, max), cities per client (min, max).
 CITYSCAPES_TABLE = {
@@ -22,7 +23,10 @@ CONTENTS = (np.linspace(0.01, 1, 16) ** 2, [1.0], [1.0, 0.02])
 
 def check_cityscapes(train, test, distribution):
     clients, images, spread, cities = CITYSCAPES_TABLE[distribution]
-    held = [len({CityscapesDataset.domain_of(x) for x, _ in c}) for c in train.users.values()]
+    held = [
+        len({fields_of(CityscapesDataset.image_path, x)["domain"] for x, _ in c})
+        for c in train.users.values()
+    ]
     assert (len(train.users), len(train)) == (clients, images)
     assert (min(sizes(train)), median(sizes(train)), max(sizes(train))) == spread
     assert (min(held), max(held)) == cities

@@ -16,8 +16,11 @@ from fedseg.errors import DataError
 from fedseg.partition import read_split
 from fedseg.runner.experiment import load_config
 
-GLOBS = ("--images", "JPEGImages/*.jpg", "--labels", "SegmentationClass/*.png")
-VOC = (*GLOBS, "--classes", "labels.txt")
+CLASSES = ("--classes", "labels.txt")
+LABELS = ("--labels", "SegmentationClass/{name}.png", *CLASSES)
+VOC = ("--images", "JPEGImages/{name}.jpg", *LABELS)
+SITES = ("--images", "JPEGImages/{domain}_{name}.jpg")
+SITES = (*SITES, "--labels", "SegmentationClass/{domain}_{name}.png", *CLASSES)
 COLORS = [[0, 0, 0], [128, 0, 0], [0, 128, 0]]
 
 
@@ -49,7 +52,6 @@ def test_a_folder_is_described_split_and_given_a_config(voc, tmp_path, run_tool,
     assert code == 0, error
     assert "pets: 12 images with label maps" in out
     assert "1 images without label map are left out: JPEGImages/alone.jpg" in out
-    assert "1 files below pets match no glob: 1 .txt" in out
     assert "sizes: 40x32 (12)" in out and "id 255: ignored, 3.12 % of the pixels, in 12" in out
     assert "id   2: dog" in out and "seen: 2" in out
     command = out.strip().splitlines()[-1]
@@ -73,54 +75,36 @@ def test_a_second_run_changes_nothing_and_another_split_is_refused(voc, prepare)
 
 
 @pytest.mark.parametrize(
-    ("options", "clients", "tests"),
+    ("templates", "options", "clients", "tests"),
     [
-        (["--domain", "*/{domain}_*"], {"a": 5, "b": 5}, {"seen": 2}),
-        (["--domain", "*/{domain}_*", "--test", "b"], {"a": 5}, {"seen": 1, "unseen": 6}),
-        (["--domain", "*/{domain}_*", "--test", "b", "0"], {"a": 6}, {"unseen": 6}),
-        (["--domain", "*/{domain}_*", "--test", "b", "0.5"], {"a": 3}, {"seen": 3, "unseen": 6}),
-        (["--clients", "2", "--test", "*/b_[0]"], None, None),
-        (["--clients", "2", "--test", "JPEGImages/b_*"], {"0": 3, "1": 3}, {"test": 6}),
-        (["--clients", "2", "--test", "val.txt"], {"0": 5, "1": 5}, {"test": 2}),
-        (["--clients", "2", "--test", "spaces.txt"], {"0": 5, "1": 5}, {"test": 2}),
-        (["--clients", "3", "--partition", "size", "--alpha", "0.5"], 10, {"seen": 2}),
-        (["--clients", "3", "--partition", "dirichlet", "--alpha", "0.1"], 10, {"seen": 2}),
+        (SITES, [], {"a": 5, "b": 5}, {"seen": 2}),
+        (SITES, ["--test", "b"], {"a": 5}, {"seen": 1, "unseen": 6}),
+        (SITES, ["--test", "b", "0"], {"a": 6}, {"unseen": 6}),
+        (SITES, ["--test", "b", "0.5"], {"a": 3}, {"seen": 3, "unseen": 6}),
+        (VOC, ["--clients", "2", "--test", "JPEGImages/b_*"], None, None),
+        (VOC, ["--clients", "2", "--test", "JPEGImages/b_{n}.jpg"], {"0": 3, "1": 3}, {"test": 6}),
+        (VOC, ["--clients", "2", "--test", "val.txt"], {"0": 5, "1": 5}, {"test": 2}),
+        (VOC, ["--clients", "2", "--test", "spaces.txt"], {"0": 5, "1": 5}, {"test": 2}),
+        (VOC, ["--clients", "3", "--partition", "size", "--alpha", "0.5"], 10, {"seen": 2}),
+        (VOC, ["--clients", "3", "--partition", "dirichlet", "--alpha", "0.1"], 10, {"seen": 2}),
     ],
 )
-def test_clients_and_test_sets(voc, prepare, options, clients, tests):
+def test_clients_and_test_sets(voc, prepare, templates, options, clients, tests):
     (voc / "val.txt").write_text("a_1\n./JPEGImages/b_3.jpg\n")
     (voc / "spaces.txt").write_text("\ufeffa_1\r\nb 3.jpg\r\n")
     for path in voc.glob("*/b_3.*") if "spaces.txt" in options else ():
         path.rename(path.with_stem("b 3"))
     if tests is None:
-        assert "'*/b_[0]' is not a share" in prepare.fails("segmentation", voc, *VOC, *options)
+        error = prepare.fails("segmentation", voc, *templates, *options)
+        assert "template: must be a path with fields such as {name}" in error
         return
-    prepare("segmentation", voc, *VOC, *options)
+    prepare("segmentation", voc, *templates, *options)
     train, test = (read_split(voc / "splits" / part).users for part in ("train", "test"))
     sizes = {user: len(samples) for user, samples in train.items()}
     assert sizes == clients or sum(sizes.values()) == clients
     assert {user: len(samples) for user, samples in test.items()} == tests
     held = [image for users in (train, test) for of in users.values() for image, _ in of]
     assert len(held) == len(set(held)) == sum(sizes.values()) + sum(tests.values())
-
-
-def test_names_in_two_spellings_are_pairs_and_hidden_folders_are_counted(voc, prepare):
-    for folder, name in (("JPEGImages", "u\u0308"), ("SegmentationClass", "\u00fc")):
-        path = next((voc / folder).glob("a_0.*"))
-        path.rename(path.with_stem(f"{name}_0"))
-    for path in (voc / "__MACOSX" / "JPEGImages" / "a_1.jpg", voc / "@eaDir" / "a_1.png"):
-        path.parent.mkdir(parents=True)
-        path.touch()
-    (voc / "val.txt").write_text("\u00fc_0")
-    out = prepare("segmentation", voc, *VOC, "--clients", "3", "--test", "val.txt")
-    prepare("segmentation", voc, *VOC, "--clients", "3", "--test", "JPEGImages/\u00fc*")
-    assert "pets: 12 images with label maps" in out and "match no glob: 2 .txt, 2 hidden" in out
-    assert len(read_split(voc / "splits/test").users["test"]) == 1
-    for path in voc.glob("*/a_2.*"):
-        path.rename(path.with_stem("\u00fc_2"))
-    options = ("--domain", "*/{domain}_*", "--test", "u\u0308", "--overwrite")
-    out = prepare("segmentation", voc, *VOC, *options)
-    assert "domains: a (4), b (6), \u00fc (2)" in out and "unseen: 2" in out
 
 
 def damage(root: Path, what: str) -> None:
@@ -158,7 +142,7 @@ def damage(root: Path, what: str) -> None:
     [
         ("cut", [], r"1 files: .*a_0\.jpg: cannot be decoded"),
         ("empty", [], r"a_0\.jpg: the file is empty"),
-        ("ids", [], r"6 files: .*a_0\.png, .*a_4\.png, \.\.\.: has label ids \[7\]"),
+        ("ids", [], r"6 files: .*a_0\.png: has label ids \[7\], .*, \.\.\.: repair them"),
         ("id", [], r"a_0\.png: has label ids \[7\], which no class has: name .* --classes"),
         ("size", [], r"\(40, 32\), its image \(32, 40\) .*EXIF"),
         ("jpeg", [], r"a_0\.png: its content is of another format"),
@@ -167,24 +151,21 @@ def damage(root: Path, what: str) -> None:
         ("ignored", [], r"pets: the label maps of training images show no class and ignored"),
         ("name", [], r"b\\udcff\.jpg' is not named in UTF-8: rename"),
         ("", ["--test", "no.txt"], r"pets/no\.txt: cannot be read \(No such file or directory\)"),
-        ("void", ["--test", "JPEGImages/b_3*"], r"label maps of test show no class and ignored"),
+        ("void", ["--test", "JPEGImages/b_3.jpg"], r"label maps of test show no class and ignored"),
         ("list", ["--test", "val.txt"], r"val\.txt: names 'b_9', of which there are 0 images"),
         ("twins", ["--test", "val.txt"], r"names 'a_0\.jpg', of which there are 2 images"),
         ("nobody", ["--test", "val.txt"], r"val\.txt: names '', of which there are 0 images"),
-        ("no pairs", [], r"12 files match JPEGImages/\*\.jpg, 0 match .*change these globs"),
-        ("", ["--labels", "*/*.png"], r"--labels: .* must have the wildcards of"),
-        ("", ["--labels", "../*.png"], r"--labels: .* has an empty part"),
-        ("", ["--domain", "{domain}/x"], r"--domain: '.domain./x' does not match"),
-        ("", ["--domain", "("], r"--domain: must have .domain. once"),
-        ("", ["--partition", "domain"], r"--partition: domain needs --domain"),
+        ("no pairs", [], r"has 0 images JPEGImages/\{name\}\.jpg .*change these templates"),
+        ("", ["--labels", "{site}/{name}.png"], r"--labels: must have fields of --images"),
+        ("", ["--labels", "*/*.png"], r"template: must be a path with fields such as"),
+        ("", ["--labels", "../{name}.png"], r"--labels: .* has an empty part"),
+        ("", ["--partition", "domain"], r"--partition: domain needs \{domain\} in --images"),
         ("", ["--test", "1.5"], r"--test: must be one share, from 0 to below 1"),
-        ("", ["--test", "JPEGImages/*"], r"every image is a test image"),
+        ("", ["--test", "JPEGImages/{n}.jpg"], r"every image is a test image"),
         ("", ["--clients", "20"], r"partition\.num_clients: 20 clients"),
-        ("", ["--ids", "gta5"], r"--classes: are Cityscapes' with --ids"),
         ("", ["--test", "0.1", "0.2"], r"--test: must be one share, from 0 to below 1"),
         ("", ["--test", "0.1.2"], r"--test: '0\.1\.2' is not a share, a domain"),
         ("", ["--clients", "6"], r"client '4' has one image to train on, and BatchNorm needs two"),
-        ("", ["--ids", "gta"], r"--ids: must be 'cityscapes'"),
     ],
 )
 def test_damaged_folders_and_options_are_named(voc, prepare, what, options, message):
@@ -260,17 +241,6 @@ def test_class_files_that_contradict_themselves(tmp_path, text, message):
     path.write_text(text)
     with pytest.raises(DataError, match=re.escape(f"{path}: ") + message):
         read_classes(path)
-
-
-def test_train_ids_and_ids_from_1(voc, prepare):
-    for path in (voc / "SegmentationClass").iterdir():
-        path.rename(path.with_stem(f"{path.stem}_gtFine_labelTrainIds"))
-    maps = (*GLOBS[:3], "SegmentationClass/*_gtFine_labelTrainIds.png", "--clients", 2)
-    error = prepare.fails("segmentation", voc, *maps, "--ids", "cityscapes")
-    assert "--ids: is 'cityscapes', but SegmentationClass/a_0_gtFine_labelTrainIds.png" in error
-    (voc / "labels.txt").write_text("cat\ndog\n")
-    maps = (*maps, "--classes", "labels.txt", "--reduce-zero-label")
-    assert "id   1: cat" in prepare("segmentation", voc, *maps)
 
 
 # ---------------------------------------------------------------- polygons
@@ -409,20 +379,14 @@ def test_labelme_files_beside_images(voc, prepare):
     for image in (voc / "JPEGImages").iterdir():
         shapes = [{"label": "dog", "points": SQUARE, "shape_type": "polygon"}]
         image.with_suffix(".json").write_text(json.dumps({"shapes": shapes}))
-    options = ("--images", "JPEGImages/*.jpg", "--labels", "JPEGImages/*.json")
-    options = ("segmentation", voc, *options, "--classes", "labels.txt", "--clients", 3)
+    options = ("--images", "JPEGImages/{name}.jpg", "--labels", "JPEGImages/{name}.json")
+    options = ("segmentation", voc, *options, *CLASSES, "--clients", 3)
     out = prepare(*options)
     assert "id   1: dog" in out and "training images show only dog and ignored pixels" in out
     label = Image.open(voc / "drawn/JPEGImages/a_0.png")
     assert label.mode == "P" and np.array(label)[7, 7] == 1 and np.array(label)[0, 0] == 255
-    # a file that is drawn already; colors are those of pictures, here of two classes
-    (voc / "labels.txt").write_text("cat,9,9,9\ndog,9,9,9\n")
-    (voc / "JPEGImages/a_0.json").unlink()
-    (voc / "maps").mkdir()
-    (voc / "maps/a_0.png").write_bytes((voc / "drawn/JPEGImages/a_0.png").read_bytes())
-    mixed = ("--labels", "maps/*.png", "--overwrite")
-    out = prepare(*options, *mixed)
-    assert "pets: 12 images" in out and "id   1: dog" in out
+    config = load_config(voc / "own_pets.py")
+    assert config.train_dataloader.dataset.label_path == "drawn/JPEGImages/{name}.png"
     (voc / "JPEGImages/b_1.json").write_text('{"shapes": [{"label": "cow", "points": []}]}')
     error = prepare.fails(*options)
     assert "1 files of polygons: " in error and "b_1.json: shapes[0]: unknown label 'cow'" in error

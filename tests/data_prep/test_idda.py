@@ -10,6 +10,7 @@ from fedseg.data_prep.segmentation import rendered_files, verify
 from fedseg.data_prep.segmentation_sets import DOMAINS, IDDA
 from fedseg.data_prep.split_rules import build_idda, is_unseen
 from fedseg.datasets import IDDADataset
+from fedseg.datasets.templates import fields_of
 from fedseg.errors import DataError
 
 # Clients, seen test, unseen test.
@@ -18,7 +19,10 @@ FREQUENCIES = np.linspace(0.01, 1, 16) ** 2  # many classes of all frequencies
 
 
 def domains_per_client(split):
-    return [len({IDDADataset.domain_of(x) for x, _ in samples}) for samples in split.users.values()]
+    return [
+        len({fields_of(IDDADataset.image_path, x)["domain"] for x, _ in samples})
+        for samples in split.users.values()
+    ]
 
 
 def check_idda(train, test, setting, distribution):
@@ -29,10 +33,10 @@ def check_idda(train, test, setting, distribution):
         "test_user_same_domain": seen,
     }
     assert len({*train.samples, *test.samples}) == len(train) + len(test)
-    seen_domains = {IDDADataset.domain_of(x) for x, _ in train.samples}
+    seen_domains = {fields_of(IDDADataset.image_path, x)["domain"] for x, _ in train.samples}
     for user, samples in test.users.items():
         domains, counts = np.unique(
-            [IDDADataset.domain_of(x) for x, _ in samples], return_counts=True
+            [fields_of(IDDADataset.image_path, x)["domain"] for x, _ in samples], return_counts=True
         )
         if user == "test_user_same_domain":
             assert set(domains) == seen_domains and set(counts) == {12}
@@ -42,7 +46,9 @@ def check_idda(train, test, setting, distribution):
     if distribution == "uniform":
         assert held == [48] * clients
     elif distribution == "heterogeneous":
-        assert list(train.users) == [IDDADataset.domain_of(s[0][0]) for s in train.users.values()]
+        assert list(train.users) == [
+            fields_of(IDDADataset.image_path, s[0][0])["domain"] for s in train.users.values()
+        ]
         assert held == [1] * clients
 
 
@@ -96,7 +102,7 @@ def test_class_imbalance_names_clients_after_their_rarest_classes():
     assert holders == {name for name in names if "bicycle" in name}
 
 
-def test_verification_reports_everything_at_once(tmp_path, monkeypatch):
+def test_verification_reports_the_first_kind_of_fault(tmp_path, monkeypatch):
     few = use_fewer(monkeypatch, "idda", 2)
     with pytest.raises(DataError, match="IDDAsmall"):
         verify(few, tmp_path)
@@ -105,21 +111,21 @@ def test_verification_reports_everything_at_once(tmp_path, monkeypatch):
         for sample in samples:
             write_pair(base, base, sample)
     assert len(verify(few, tmp_path)) == 104
-    (base / "T01_CN_A/Semantic/1_T01_CN_A.png").unlink()
-    (base / "T02_CN_A/RGB/1_T02_CN_A.jpg").unlink()
+    with pytest.raises(DataError, match=r"1 labels of another size .*: T04_CN_A/Semantic/1_"):
+        write_pair(base, tmp_path / "aside", rendered_files(few)["T04_CN_A"][0], size=(20, 8))
+        verify(few, tmp_path)
     cut = base / "T03_CN_A/RGB/2_T03_CN_A.jpg"
     cut.write_bytes(cut.read_bytes()[:-40])
     (base / "T03_CN_B/Semantic/2_T03_CN_B.png").write_text("no image")
-    write_pair(base, tmp_path / "aside", rendered_files(few)["T04_CN_A"][0], size=(20, 8))
-    shutil.rmtree(base / "T05_CN_A")
-    with pytest.raises(DataError) as error:
+    with pytest.raises(DataError, match=r"2 unreadable or truncated files: T03_CN_A/.*, T03_CN_B"):
         verify(few, tmp_path)
-    for line in (
-        "1 images without a label <name>.png: T01_CN_A/RGB/1_T01_CN_A.jpg",
-        "1 labels without an image: T02_CN_A/Semantic/1_T02_CN_A.png",
-        "3 folders with another number of pairs: T01_CN_A/RGB (1 instead of 2), T02_CN_A/RGB (1",
-        "T05_CN_A/RGB (0 instead of 2)",
-        "2 unreadable or truncated files: T03_CN_A/RGB/2_T03_CN_A.jpg, T03_CN_B/Semantic",
-        "1 labels of another size than their image: T04_CN_A/Semantic/1_T04_CN_A.png",
-    ):
-        assert line in str(error.value)
+    shutil.rmtree(base / "T05_CN_A")
+    told = r"1 folders with another number of pairs: T05_CN_A \(0 instead of 2\): put IDDA there"
+    with pytest.raises(DataError, match=told):
+        verify(few, tmp_path)
+    (base / "T02_CN_A/RGB/1_T02_CN_A.jpg").unlink()
+    with pytest.raises(DataError, match=r"1 label maps without an image: T02_CN_A/Semantic/1_"):
+        verify(few, tmp_path)
+    (base / "T01_CN_A/Semantic/1_T01_CN_A.png").unlink()
+    with pytest.raises(DataError, match=r"1 images without a label map: T01_CN_A/RGB/1_T01"):
+        verify(few, tmp_path)

@@ -51,7 +51,7 @@ def test_every_label_map_is_read_once(tmp_path):
     samples = [("1.jpg", "1.png"), ("2.jpg", "2.png")]
     write_pair(tmp_path, tmp_path, samples[0], ids=(7, 20))
     write_pair(tmp_path, tmp_path, samples[1], ids=(6, 3, 40))
-    present = read_presence(tmp_path, IDDADataset.label_ids)
+    present = read_presence(tmp_path, IDDADataset)
 
     def classes(chosen):
         return [[IDDADataset.classes[c] for c in row.nonzero()[0]] for row in present(chosen)]

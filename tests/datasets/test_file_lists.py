@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fedseg.datasets.file_lists import existing_files, walk_files
+from fedseg.datasets.file_lists import existing_files
 from fedseg.errors import DataError
 
 
@@ -30,12 +30,5 @@ def test_links_are_followed(tmp_path: Path) -> None:
         existing_files([str(root / "circle.jpg")])
     (root / "3.jpg").symlink_to(secret / "1.jpg")
     (root / "more").symlink_to(secret)
-    assert "more/1.jpg" in walk_files(root)
-    for here, there in (("a", "b"), ("b", "a")):  # each has the other
-        (secret / here).mkdir()
-        (secret / here / there).symlink_to(secret / there)
-        (secret / here / "1.jpg").touch()
-    listed = ["1.jpg", "a/1.jpg", "a/b/1.jpg", "b/1.jpg", "b/a/1.jpg"]
-    assert [*walk_files(secret)] == listed
     outside = {str(root / name) for name in ("3.jpg", "more/1.jpg")}
     assert existing_files(outside) == outside

@@ -12,7 +12,7 @@ import pytest
 
 from fedseg.datasets import ListedDataset
 from fedseg.datasets.arrays import is_rendered
-from fedseg.datasets.scenes import IDDADataset
+from fedseg.datasets.idda import IDDADataset
 from fedseg.datasets.style import CFSIStyle, LABStyle, StyleTransfer, build_style
 from fedseg.errors import ConfigError
 from fedseg.partition.split_files import Split, write_split
@@ -228,6 +228,7 @@ def test_another_data_set_lends_its_styles(images, tmp_path, make_picture, save_
     write_split(tmp_path / "split", Split({"a": pairs}))
     source = {"type": "ListedDataset", "data_root": str(tmp_path), "split": "split"}
     two = {"classes": ["road", "tree"]}
+    two |= {"image_path": "rain/{name}.png", "label_path": "rain/{name}.map.png"}
     lending = {"type": "LABStyle", "p": 1.0, "source": source | two}
     style = build_style(lending, images["day"], ["x"] * 4)
     assert sorted(style.bank["all"]) == sorted(images["rain"])

@@ -15,7 +15,7 @@ import fedseg
 import fedseg.api
 from fedseg.batchnorm import batchnorm_layers
 from fedseg.core.flat import FlatModel
-from fedseg.datasets.scenes import IDDADataset
+from fedseg.datasets.idda import IDDADataset
 from fedseg.errors import ConfigError, DataError
 from fedseg.inference.export import Deployed
 

@@ -219,7 +219,10 @@ class Maps(SegmentationDataset):
 
     def __init__(self, labeled):
         self.labeled = labeled
-        self.files = ["x"]
+        self.data_root, self.files = "", [("x", "y")]
+
+    def check_files(self):
+        """There are none."""
 
     def has_labels(self):
         return self.labeled

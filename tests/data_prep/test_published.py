@@ -1,6 +1,5 @@
-"""Published layouts: rendered copies in the files of the original, their ids, checks and splits."""
+"""Published data sets: rendered copies in the files of the original, ids, checks and splits."""
 
-import json
 from pathlib import Path
 
 import cv2
@@ -8,9 +7,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fedseg.datasets import JoinedDataset, ListedDataset
-from fedseg.datasets.listed import LAYOUTS
-from fedseg.names import LAYOUTS as NAMES
+import fedseg.datasets
+from fedseg.datasets import IDDDataset, JoinedDataset
+from fedseg.names import PUBLISHED
 from fedseg.partition import read_split
 from fedseg.registry import DATASETS, build
 from fedseg.runner.experiment import load_config
@@ -23,9 +22,9 @@ FILES = {
     "bdd100k": (["train/0a", "train/0b", "val/0c", "val/0d"],
                 "images/10k/{}.jpg", "labels/sem_seg/masks/{}.png", "gray"),
     "mapillary_a": ([("training", n) for n in "ab"] + [("validation", n) for n in "cd"],
-                    "{0[0]}/images/{0[1]}.jpg", "{0[0]}/labels/{0[1]}.png", "palette"),
+                    "{0[0]}/images/{0[1]}.jpg", "{0[0]}/v1.2/labels/{0[1]}.png", "palette"),
     "idd": (["train/0/1", "train/5/2", "val/7/3", "val/7/4"],
-            "leftImg8bit/{}_leftImg8bit.png", "gtFine/{}_gtFine_polygons.json", "polygons"),
+            "leftImg8bit/{}_leftImg8bit.png", "gtFine/{}_gtFine_labelcsTrainIds.png", "gray"),
     "gta5": (["00001", "00002", "00003", "00004"], "images/{}.png", "labels/{}.png", "palette"),
     "synthia": (["0000000", "0000001", "2", "3"], "RGB/{}.png", "GT/LABELS/{}.png", "16 bits"),
     "voc": (["2007_000032", "2007_000039", "2007_000033", "2007_000042"],
@@ -42,8 +41,6 @@ MAPPED = {
     "gta5": (range(35), CITY),
     "synthia": (range(23), "1:10 2:2 3:0 4:1 5:4 6:8 7:5 8:13 9:7 10:11 11:18 12:17 15:6 16:9 "
                            "17:12 18:14 19:15 20:16 21:3"),
-    "idd": (range(40), "0:0 3:1 5:9 6:11 8:12 9:17 10:18 12:13 13:14 14:15 17:16 20:3 21:4 24:7 "
-                       "25:6 26:5 29:2 32:8 33:10"),
     "mapillary_a": (range(66), "2:1 3:4 6:3 7:1 9:1 11:1 13:0 14:0 15:1 17:2 19:11 20:12 21:12 "
                                "22:12 24:0 26:9 27:10 29:9 30:8 43:0 44:5 45:5 46:5 47:5 48:6 50:7 "
                                "52:18 54:15 55:13 57:17 58:16 61:14"),
@@ -52,21 +49,13 @@ MAPPED = {
     "voc": (range(21), " ".join(f"{i}:{i}" for i in range(21))),
     "ade20k": (range(151), " ".join(f"{i}:{i - 1}" for i in range(1, 151))),
 }  # fmt: skip
-MAPPED["bdd100k"] = MAPPED["acdc"]
+MAPPED["bdd100k"] = MAPPED["idd"] = MAPPED["acdc"]
 
 
 def write_label(path: Path, ids: np.ndarray, kind: str) -> None:
     """A label map, [H, W], as the data set stores it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    if kind == "polygons":  # a strip of pixels for each id
-        height, width = ids.shape
-        objects = [
-            {"label": LAYOUTS["idd"].names[raw], "polygon": [[x, 0], [x, height - 1]], "deleted": 0}
-            for x, raw in enumerate(ids[0].tolist())
-        ]
-        content = {"imgHeight": height, "imgWidth": width, "objects": objects}
-        path.write_text(json.dumps(content))
-    elif kind == "16 bits":  # of three channels: class, instance and nothing
+    if kind == "16 bits":  # of three channels: class, instance and nothing
         assert cv2.imwrite(str(path), np.stack([ids * 0, ids * 0 + 300, ids], 2).astype(np.uint16))
     else:
         stored = Image.fromarray(ids.astype(np.uint8), "P" if kind == "palette" else "L")
@@ -78,7 +67,7 @@ def write_label(path: Path, ids: np.ndarray, kind: str) -> None:
 def write_layout(root: Path, name: str) -> np.ndarray:
     """Four images whose label maps hold all ids; returns the ids of a map."""
     keys, image, label, kind = FILES[name]
-    ids = [*MAPPED[name][0], *([] if kind in ("polygons", "16 bits") else [255])]
+    ids = [*MAPPED[name][0], *([] if kind == "16 bits" else [255])]
     if name == "ade20k":
         ids.pop()
     raw = np.tile(np.array(ids), (6, 1))
@@ -98,16 +87,20 @@ def write_layout(root: Path, name: str) -> np.ndarray:
     return raw
 
 
-def test_layouts_are_those_of_the_command():
-    assert set(FILES) == set(MAPPED) == set(LAYOUTS) == set(NAMES)
+def needs_clients(name: str) -> bool:
+    return getattr(fedseg.datasets, PUBLISHED[name]).clients is not None
 
 
-@pytest.mark.parametrize("name", NAMES)
+def test_every_data_set_is_here():
+    assert set(FILES) == set(MAPPED) == set(PUBLISHED)
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
 def test_a_copy_in_its_layout(name, tmp_path, prepare):
     raw = write_layout(tmp_path, name)
     error = prepare.fails(name, tmp_path)
-    assert "counts that are not the published ones" in error and "--unofficial" in error
-    few = ("--clients", 2) if LAYOUTS[name].clients else ()
+    assert "are published: add the others" in error and "--unofficial" in error
+    few = ("--clients", 2) if needs_clients(name) else ()
     out = prepare(name, tmp_path, "--unofficial", *few)
     assert f"fedseg train {name} --dry-run" in out and "not all verified" in out
     assert ("1 images without label map are left out" in out) == (name == "acdc")
@@ -134,7 +127,7 @@ def test_streets_dg_joins_roots(tmp_path, prepare, monkeypatch):
     for name in ("bdd100k", "mapillary_a", "idd", "acdc"):
         folder = name.removesuffix("_a")
         write_layout(tmp_path / folder, name)
-        few = ("--clients", 2) if LAYOUTS[name].clients else ()
+        few = ("--clients", 2) if needs_clients(name) else ()
         prepare(name, tmp_path / folder, "--unofficial", *few)
     config = load_config("streets_dg")
     train = config.train_dataloader.dataset
@@ -146,7 +139,7 @@ def test_streets_dg_joins_roots(tmp_path, prepare, monkeypatch):
     assert not dataset_facts(joined)["synthetic"]
     (tmp_path / "idd/dataset.json").write_text('{"synthetic": true}')
     assert dataset_facts(joined)["synthetic"]
-    single = ListedDataset(str(tmp_path / "idd"), "splits/train", layout="idd")
+    single = IDDDataset(str(tmp_path / "idd"), "splits/train")
     assert (joined[4]["data_samples"] == single[0]["data_samples"]).all()
     test = config.val_dataloader.unseen_night.dataset
     night = build(DATASETS, {**test, "data_root": str(tmp_path)}, "dataset")
