@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from fedseg.config.components import MODEL_KEYS
-from fedseg.datasets.images import read_image, read_size
+from fedseg.datasets.images import read_image
 from fedseg.errors import ConfigError, DataError, UserError
 from fedseg.evaluation.domains import DomainEvaluator, load_model
 from fedseg.files import atomic_writer, write_text
@@ -207,7 +207,8 @@ def _photograph(
     image = None
     try:
         files = build(DATASETS, predictor.loader["dataset"], "test_dataloader").files
-        size, image = size or read_size(str(files[0][0])), read_image(str(files[0][0]))
+        image = read_image(str(files[0][0]))
+        size = size or image.shape[:2]
     except (AttributeError, UserError, OSError):  # arrays, or not there
         pass
     if size is None and predictor.maps:
