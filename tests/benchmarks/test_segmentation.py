@@ -25,9 +25,8 @@ def test_memory_of_a_round(small_config, tmp_path):
 
 def test_evaluation_and_loading(small_config, tmp_path):
     measured = benchmark.evaluation(tmp_path, small_config, images=2, repeats=1)
-    assert set(measured["seconds per image"]) == {"forward", "evaluation", "decoded", "cached"}
-    assert measured["evaluation / forward"] > 0 and measured["cached / decoded"] > 0
-    assert len(list((tmp_path / "cache").iterdir())) == 2
+    assert set(measured["seconds per image"]) == {"forward", "evaluation", "loading"}
+    assert measured["evaluation / forward"] > 0
 
 
 @pytest.fixture

@@ -112,7 +112,7 @@ def test_a_signal_stops_a_run_that_is_resumed_in_one_process(tmp_path):
     started = ray_processes.started_by(process.pid)
     os.killpg(process.pid, signal.SIGTERM)
     _, err = process.communicate(timeout=DEADLINE)
-    assert process.returncode == Interrupted.exit_code
+    assert process.returncode == Interrupted.exit_code, err
     assert "are saved" in err and "Traceback" not in err and "raylet" not in err
     assert len(started) > 2 and ray_processes.left_behind(started, DEADLINE) == []
     toyseg.check_resumed(alone, config)
