@@ -2,9 +2,11 @@
 
 from .description import DataSet
 from .image_sets import IMAGE_SETS
+from .medical_sets import MEDICAL_SETS
 from .segmentation_sets import SEGMENTATION_SETS
 
-DATA_SETS = {data_set.name: data_set for data_set in (*SEGMENTATION_SETS, *IMAGE_SETS)}
+ALL_SETS = (*SEGMENTATION_SETS, *MEDICAL_SETS, *IMAGE_SETS)
+DATA_SETS = {data_set.name: data_set for data_set in ALL_SETS}
 
 
 def owner_of(name: str) -> DataSet:

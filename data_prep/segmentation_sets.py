@@ -397,7 +397,8 @@ examples:
         FolderOptions,
         "data_prep.folders:prepare_folder",
         "name the folder with the images",
-        {"segmentation": None, **{name: name for name in PUBLISHED}},
+        # fundus photographs have a command of their own
+        {"segmentation": None, **{name: name for name in PUBLISHED if name != "fundus"}},
         positional=True,
     ),
 )

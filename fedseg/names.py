@@ -24,6 +24,7 @@ _STREETS = "--synthetic --setting rainy --distribution heterogeneous --limit-per
 MADE_BY = {
     "data/cifar10": "fedseg prepare cifar",
     SHAPES: "fedseg prepare cifar --synthetic",
+    "data/demo_fundus": "fedseg prepare fundus --root data/demo_fundus --synthetic",
     "data/demo": f"fedseg prepare idda --root data/demo {_STREETS} --limit-test 2",
     "data/demo_weather": "fedseg prepare idda --root data/demo_weather --size 232x128 "
     f"{_STREETS} --limit-test 1",
@@ -41,6 +42,8 @@ PUBLISHED = {
     "synthia": "SynthiaDataset",
     "voc": "VOCDataset",
     "ade20k": "ADE20KDataset",
+    "fundus": "FundusDataset",
+    "polyps": "PolypsDataset",
 }
 MADE_BY["data/mapillary"] = "fedseg prepare mapillary_a data/mapillary"
 
@@ -57,6 +60,7 @@ PREPARED_BY = {
     "LandmarksDataset": "fedseg prepare landmarks",
     "ListedDataset": "fedseg prepare segmentation",
     "MNISTDataset": "fedseg prepare mnist",
+    "ProstateDataset": "fedseg prepare prostate",
     "ShakespeareDataset": "fedseg prepare shakespeare",
     "StoredImages": "fedseg.datasets.write_images",
     "SyntheticShapesDataset": "fedseg prepare cifar --synthetic",

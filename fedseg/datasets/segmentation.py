@@ -19,6 +19,7 @@ from fedseg.datasets.style import build_style
 from fedseg.datasets.templates import fields_of, fill
 from fedseg.datasets.transforms import IGNORE, Pipeline
 from fedseg.errors import ConfigError, DataError
+from fedseg.files import digest
 from fedseg.names import ERASED, NAME_RULE, PREPARED_BY, is_name, made_by
 from fedseg.partition.split_files import read_split
 
@@ -41,7 +42,7 @@ class SegmentationDataset(Dataset):
     Args:
         data_root: the folder with images, labels and splits.
         split: a folder of split files (see :mod:`fedseg.partition.split_files`), relative to
-            ``data_root`` or absolute.
+            ``data_root`` or absolute; or a list of several, whose samples are taken together.
         users: only these users of the split, a name or a list; None takes all.
         domains: only images of these domains, a name or a list; None takes all.
         pipeline: steps after reading, see :class:`fedseg.datasets.transforms.Pipeline`.
@@ -92,7 +93,7 @@ class SegmentationDataset(Dataset):
     def __init__(
         self,
         data_root: str,
-        split: str,
+        split: str | Sequence[str],
         users: str | Sequence[str] | None = None,
         domains: str | Sequence[str] | None = None,
         pipeline: Sequence[Mapping[str, Any]] = (),
@@ -101,8 +102,9 @@ class SegmentationDataset(Dataset):
         test_mode: bool = False,
     ) -> None:
         self.data_root = os.fspath(data_root)
-        self.split = os.path.join(self.data_root, os.fspath(split))
-        self._read_split(users)
+        folders = [split] if isinstance(split, str | os.PathLike) else split
+        self.split = " and ".join(os.path.join(self.data_root, folder) for folder in folders)
+        self._read_splits([os.path.join(self.data_root, folder) for folder in folders], users)
         self._keep_domains(domains)
         self._set_up(pipeline, style, mirror, test_mode)
 
@@ -247,30 +249,36 @@ class SegmentationDataset(Dataset):
         """Read the raw ids of a label file, uint8 [H, W]; a subclass may read another format."""
         return read_ids(path)
 
-    def _read_split(self, wanted: str | Sequence[str] | None) -> None:
-        """List the samples of the wanted users of the split."""
-        for field, folder in (("data_root", self.data_root), ("split", self.split)):
+    def _read_splits(self, folders: Sequence[str], wanted: str | Sequence[str] | None) -> None:
+        """List the samples of the wanted users of the splits."""
+        places = [("data_root", self.data_root), *(("split", folder) for folder in folders)]
+        for field, folder in places:
             if not os.path.isdir(folder):
                 fault = "is no folder" if os.path.exists(folder) else "does not exist"
                 fix = f"make it with {made_by(self.tool, self.data_root)}, or set dataset.{field}"
                 raise DataError(f"{folder}: {fault}: {fix}")
-        split = read_split(self.split)
-        self.split_checksum = split.checksum
-        users = [*split.users] if wanted is None else wanted
+        splits = [read_split(folder) for folder in folders]
+        checksums = [split.checksum for split in splits]
+        self.split_checksum = checksums[0] if len(splits) == 1 else digest(checksums)
+        held: dict[str, list[tuple[str, str]]] = {}
+        for split in splits:
+            for user, samples in split.users.items():
+                held.setdefault(user, []).extend(samples)
+        users = [*held] if wanted is None else wanted
         if isinstance(users, str):
             users = [users]
         for user, count in Counter(users).items():
-            if user not in split.users:
-                known = ", ".join([*split.users][:8])
+            if user not in held:
+                known = ", ".join([*held][:8])
                 must = f"must name users of {self.split} ({known}, ...)"
                 raise ConfigError(f"dataset.users: {must}, not {user!r}.")
             if count > 1:
                 raise ConfigError(f"dataset.users: names {count} times {user!r}: name it once.")
         if not users:
             raise ConfigError("dataset.users: is empty: None takes every user")
-        samples = [(user, *sample) for user in users for sample in split.users[user]]
+        samples = [(user, *sample) for user in users for sample in held[user]]
         self.users = [user for user, _, _ in samples]
-        self.positions = [n for user in users for n in range(len(split.users[user]))]
+        self.positions = [n for user in users for n in range(len(held[user]))]
         self.domains = [self._domain_of(user, *sample) for user, *sample in samples]
         image_root = os.path.join(self.data_root, self.image_root)
         label_root = os.path.join(self.data_root, self.label_root)

@@ -138,9 +138,9 @@ def loaders(config: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 def loader_facts(loader: Mapping[str, Any]) -> dict[str, Any]:
     """A loader's facts: split, how images are prepared, the clients."""
     dataset = loader["dataset"] if isinstance(loader.get("dataset"), Mapping) else {}
-    style = dataset.get("style")
+    split, style = dataset.get("split"), dataset.get("style")
     facts = {
-        "split": dataset.get("split"),
+        "split": " and ".join(split) if isinstance(split, list | tuple) else split,
         "steps": list(loader.get("transforms") or dataset.get("pipeline") or []),
         "style": style if isinstance(style, Mapping | None) else {"type": str(style)},
     }

@@ -1,0 +1,27 @@
+# Optic disc and cup in fundus photographs of four sites, each a client: trained on the published
+# training parts, tested on the test parts of all of them.
+_base_ = "../_base_/medical.py"
+
+__data = dict(type="FundusDataset", data_root="data/fundus")
+__resize = dict(type="Resize", height=384, width=384)
+__size = [dict(type="ResizeInput", size=(384, 384))]
+__metrics = [
+    dict(type="ForegroundDice", classes=dict(disc=[1, 2], cup=[2])),
+    dict(type="IoUMetric"),
+]
+
+model = dict(num_classes=3)
+train_dataloader = dict(
+    dataset=dict(pipeline=[__resize, dict(type="HorizontalFlip", p=0.5)], **__data),
+)
+val_dataloader = dict(
+    seen=dict(
+        batch_size=8,
+        num_workers=2,
+        dataset=dict(split="splits/test", test_mode=True, pipeline=__size, **__data),
+    ),
+)
+test_dataloader = val_dataloader
+val_evaluator = __metrics
+test_evaluator = val_evaluator
+client_sampler = dict(clients_per_round=4)
