@@ -7,7 +7,7 @@ are an evaluated domain: ``seen_by_domain``. Histories, results and configs have
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
-MAIN_METRICS = ("mIoU", "accuracy")
+MAIN_METRICS = ("fgDice", "mIoU", "accuracy")
 WINDOW = 100  # rounds at the end over which metrics are averaged, unless the config says otherwise
 STANDARD = "standard"
 BY_DOMAIN = "by_domain"  # with the BatchNorm statistics of each domain's clients
@@ -100,7 +100,7 @@ def flatten(domains: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def main_metric(names: Iterable[str]) -> str | None:
-    """The metric to show, of names with or without domain: mIoU, else accuracy, else the first."""
+    """The metric to show, of names with or without domain: the first of MAIN_METRICS, else the first."""
     metrics = list(dict.fromkeys(Metric.parse(name).metric for name in names))
     return next((m for m in (*MAIN_METRICS, *metrics) if m in metrics), None)
 
