@@ -100,7 +100,7 @@ def flatten(domains: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def main_metric(names: Iterable[str]) -> str | None:
-    """The metric to show, of names with or without domain: the first of MAIN_METRICS, else the first."""
+    """The metric to show, with or without domain: the first of MAIN_METRICS, else of the names."""
     metrics = list(dict.fromkeys(Metric.parse(name).metric for name in names))
     return next((m for m in (*MAIN_METRICS, *metrics) if m in metrics), None)
 
