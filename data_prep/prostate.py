@@ -98,8 +98,8 @@ def write_slices(root: Path, site: str, volume: Path, segmentation: Path) -> lis
         neighbors = [max(number - 1, 0), number, min(number + 1, last)]
         stem = volume.name.removesuffix(".nii.gz")
         fields = {"domain": site, "case": stem, "slice": f"{number:03d}"}
-        image = fill(ProstateDataset.images, fields)
-        label = fill(ProstateDataset.labels, fields)
+        image = fill(ProstateDataset.image_path, fields)
+        label = fill(ProstateDataset.label_path, fields)
         _write_png(root / image, gray[:, :, neighbors])
         _write_png(root / label, labels[:, :, number].astype(np.uint8))
         pairs.append((image, label))

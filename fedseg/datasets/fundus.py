@@ -19,8 +19,8 @@ class FundusDataset(SegmentationDataset):
 
     classes = ("background", "rim", "cup")
     palette = [[0, 0, 0], [60, 160, 90], [240, 200, 60]]
-    images = "{domain}/{split}/ROIs/image/{name}.png"
-    labels = "{domain}/{split}/ROIs/mask/{name}.png"
+    image_path = "{domain}/{split}/ROIs/image/{name}.png"
+    label_path = "{domain}/{split}/ROIs/mask/{name}.png"
     published = {"train": 789, "test": 271}
     test_splits = ("test",)
 

@@ -16,8 +16,8 @@ class PolypsDataset(SegmentationDataset):
 
     classes = ("background", "polyp")
     palette = [[0, 0, 0], [230, 120, 140]]
-    images = "{domain}/images/{name}.png"
-    labels = "{domain}/masks/{name}.png"
+    image_path = "{domain}/images/{name}.png"
+    label_path = "{domain}/masks/{name}.png"
     published = {"": 2188}
     test_share = 0.2
 

@@ -21,12 +21,12 @@ class ProstateDataset(SegmentationDataset):
 
     classes = ("background", "prostate")
     palette = [[0, 0, 0], [90, 150, 220]]
-    images = "slices/{domain}/images/{case}_{slice}.png"
-    labels = "slices/{domain}/labels/{case}_{slice}.png"
+    image_path = "slices/{domain}/images/{case}_{slice}.png"
+    label_path = "slices/{domain}/labels/{case}_{slice}.png"
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.cases = []
         for domain, (image, _) in zip(self.domains, self.files, strict=True):
             name = "/".join(image.split("/")[-4:])
-            self.cases.append(f"{domain}/{fields_of(self.images, name)['case']}")
+            self.cases.append(f"{domain}/{fields_of(self.image_path, name)['case']}")
