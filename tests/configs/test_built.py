@@ -65,7 +65,7 @@ EVERY_SETTING = {
     "local epochs": ("local epochs",),
     "batch": ("batch",),
     "rate": ("rate", "rate outside heads", "rate in rounds"),
-    "momentum": ("momentum",),
+    "momentum": ("momentum", "betas"),
     "weight decay": ("weight decay", "weight decay of weights"),
     "augmentation": ("training images",),
     "reported rounds": ("reported rounds",),

@@ -178,7 +178,7 @@ def test_a_method_goes_with_the_settings_that_it_is_for(composed, works):
     for number, (setting, method) in enumerate(pairs):
         config = composed(setting, method)
         check(config, [method], components=number % 10 == 0)  # they take most of the time
-        momentum = config.optim_wrapper.optimizer.momentum
+        momentum = config.optim_wrapper.optimizer.get("momentum", 0)  # none of Adam
         if method in MOMENTUM and setting != "mnist_a01_scaffold":
             counted = config.algorithm.get("count_momentum", False)
             assert counted == (momentum > 0), f"{setting} {method}"

@@ -260,6 +260,7 @@ FACTS: dict[str, Callable[[Built], Any]] = {
     "rate of heads": lambda b: numbers([b.option("lr", lambda name: "head" in name)]),
     "rate outside heads": lambda b: numbers([b.option("lr", lambda name: "head" not in name)]),
     "momentum": lambda b: numbers([b.option("momentum")]),
+    "betas": lambda b: numbers(b.option("betas")),
     "Nesterov": lambda b: yes(b.option("nesterov")),
     "weight decay": lambda b: numbers([b.option("weight_decay")]),
     "weight decay of biases and norms": lambda b: numbers(
