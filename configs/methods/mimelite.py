@@ -7,6 +7,7 @@ average of MIME's own paper, untuned.
 """
 
 slot = "algorithm"
+needs = "sgd"
 
 algorithm = dict(
     _delete_=True, type="MIMELite", momentum=0.9, server_optim=dict(type="SGD", lr=1.0)

@@ -70,6 +70,12 @@ NEEDS: Mapping[str, Need] = {
         lack="no BiSeNetV2",
         refused=("EncoderDecoder",),
     ),
+    # local optimizers
+    "sgd": Need(
+        key="optim_wrapper.optimizer.type",
+        lack="another local optimizer than SGD",
+        accepted=("SGD",),
+    ),
     # images
     "color_images": Need(
         key="train_dataloader.dataset.type",
