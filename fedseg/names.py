@@ -88,7 +88,9 @@ def made_by(tool: str, root: str | Path) -> str:
     root, usual = str(Path(root)), f"data/{tool.rpartition(' ')[2]}"
     whole = root == usual or not tool.startswith("fedseg prepare ")
     named = tool.removeprefix("fedseg prepare ")
-    option = "" if named in ("segmentation", *PUBLISHED) else "--root "
+    option = "--root "
+    if named in ("segmentation", *PUBLISHED) and named != "fundus":
+        option = ""
     more = ""
     if named == "segmentation":
         more = " --images 'TEMPLATE' --labels 'TEMPLATE' --classes FILE"
