@@ -1,8 +1,13 @@
 """Run many experiments: fedseg sweep CONFIG... --with METHOD... (see --help)."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fedseg import cli
+
+if TYPE_CHECKING:
+    from fedseg.runner.sweep import Job
 
 EXAMPLES = """
 examples:
@@ -57,9 +62,87 @@ def main() -> int:
     )
     check_gpus(arguments.gpus)
     at_once = arguments.jobs or max(1, len(arguments.gpus))
-    from fedseg.leaderboard.sweep import show_plan, show_sweep
-
     if arguments.dry_run:
         show_plan(jobs, at_once)
         return 0
     return show_sweep(jobs, at_once, arguments.gpus)
+
+
+def label(job: "Job") -> str:
+    """Name a run by its experiment and seed: ``cifar10_a005_fedavg seed0``."""
+    return f"{job.work_dir.parent.name} {job.work_dir.name}"
+
+
+def show_plan(jobs: Sequence["Job"], at_once: int) -> None:
+    """Print every run with its state and the time that it still needs."""
+    from rich.console import Console
+
+    from fedseg.runner.sweep import expected_seconds
+    from fedseg.runs.tables import TextTable
+    from fedseg.units import format_duration
+
+    console = Console()
+    with console.status("rehearsing a round of each experiment"):
+        seconds = expected_seconds(jobs)
+    known = [left for left in seconds.values() if isinstance(left, float)]
+    rows = []
+    for job, left in seconds.items():
+        text = format_duration(left) if isinstance(left, float) else "?"
+        rows.append((label(job), job.state, f"{job.rounds_done:,}/{job.rounds:,}", text))
+    head = ("run", "state", "rounds", "h:mm:ss left")
+    console.print(TextTable("sweep", head, rows, right=(2, 3)).to_rich())
+    for reason in dict.fromkeys(left for left in seconds.values() if isinstance(left, str)):
+        console.print(reason, style="red", markup=False)
+    total = sum(known)
+    least = max(total / at_once, max(known, default=0))
+    runs = "1 run" if len(jobs) == 1 else f"{len(jobs)} runs"
+    console.print(
+        f"{runs}: {format_duration(total)} of computing, at least {format_duration(least)} with "
+        f"{at_once} at a time on separate cores",
+        highlight=False,
+    )
+
+
+def show_sweep(jobs: Sequence["Job"], at_once: int, gpus: Sequence[int] = ()) -> int:
+    """Run a sweep with a bar for every run under way, then print the board; 1 if a run failed.
+
+    Args:
+        jobs: runs of a plan.
+        at_once: runs at a time.
+        gpus: those that the runs under way are given, one each.
+    """
+    from fedseg.leaderboard.board import build_board
+    from fedseg.leaderboard.output import print_board
+    from fedseg.runner.sweep import run_sweep
+    from fedseg.runs.run_files import read_runs
+    from fedseg.units import format_duration
+
+    failures: dict[Job, str] = {}
+    with cli.progress() as bars:
+        say = bars.console.print
+        all_runs = bars.add_task("all runs (rounds)", total=sum(job.rounds for job in jobs))
+        bar_of = {}
+        for job in jobs:
+            bar_of[job] = bars.add_task(
+                label(job), total=job.rounds, completed=job.rounds_done, visible=False
+            )
+
+        def show(active: Sequence["Job"]) -> None:
+            for job in active:
+                bars.update(bar_of[job], completed=job.rounds_done, visible=True)
+            done = sum(task.completed for task in bars.tasks if task.id != all_runs)
+            bars.update(all_runs, completed=done)
+
+        for job, seconds, failure in run_sweep(jobs, at_once, show, gpus):
+            bars.update(bar_of[job], completed=job.rounds_done, visible=False)
+            if failure is not None:
+                failures[job] = failure
+            outcome = "finished" if failure is None else "failed"
+            say(f"{label(job)}: {outcome} after {format_duration(seconds)}", highlight=False)
+    folders = [job.work_dir for job in jobs if job.results.is_file()]
+    if folders:
+        print_board(build_board(*read_runs(folders)))
+    for job, failure in failures.items():
+        text = f"{label(job)} failed: {failure} (see {job.work_dir / 'output.txt'})"
+        say(text, style="red", markup=False)
+    return 1 if failures else 0

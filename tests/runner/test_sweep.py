@@ -8,9 +8,8 @@ from functools import partial
 import pytest
 from command_line import ForkedJob
 
-from fedseg.commands.sweep import main
 from fedseg.errors import ConfigError, DataError
-from fedseg.leaderboard.sweep import show_plan, show_sweep
+from fedseg.commands.sweep import main, show_plan, show_sweep
 from fedseg.runner.sweep import _start, check_gpus, expected_seconds, plan_sweep, run_sweep
 
 SEED = r"^sweep: randomness\.seed: .*--seeds"
@@ -41,7 +40,7 @@ def test_every_combination_has_a_folder_of_its_own(small_config, tmp_path):
 
 def test_seeds_may_be_given_one_by_one(small_config, tmp_path, monkeypatch):
     planned = []
-    monkeypatch.setattr("fedseg.leaderboard.sweep.show_plan", lambda jobs, _: planned.extend(jobs))
+    monkeypatch.setattr("fedseg.commands.sweep.show_plan", lambda jobs, _: planned.extend(jobs))
     for seeds, expected in ((["--seeds", "1", "2", "--seeds", "5"], [1, 2, 5]), ([], [0])):
         words = ["fedseg", str(small_config), "--dry-run", "--work-dir", str(tmp_path), *seeds]
         monkeypatch.setattr("sys.argv", words)

@@ -38,7 +38,7 @@ def planned(called, run_tool, configs_read_once, monkeypatch, tmp_path):
         monkeypatch.chdir(tmp_path)
         plans = []
         monkeypatch.setattr(
-            "fedseg.leaderboard.sweep.show_plan", lambda jobs, _: plans.append(jobs)
+            "fedseg.commands.sweep.show_plan", lambda jobs, _: plans.append(jobs)
         )
         for command in called(name):
             if command[0] == "sweep":
