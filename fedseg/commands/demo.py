@@ -38,8 +38,8 @@ def main() -> int | None:
 
 def train_on_streets(options: Sequence[str]) -> tuple[int, list[Path]]:
     """Render the streets and train both methods; returns the exit code and the runs' folders."""
-    from fedseg.data_prep.segmentation import DEMO, prepare_demo_streets
     from fedseg.commands.sweep import show_sweep
+    from fedseg.data_prep.segmentation import DEMO, prepare_demo_streets
     from fedseg.runner.sweep import plan_sweep
 
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # two runs at a time have a core each

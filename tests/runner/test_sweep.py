@@ -8,8 +8,8 @@ from functools import partial
 import pytest
 from command_line import ForkedJob
 
-from fedseg.errors import ConfigError, DataError
 from fedseg.commands.sweep import main, show_plan, show_sweep
+from fedseg.errors import ConfigError, DataError
 from fedseg.runner.sweep import _start, check_gpus, expected_seconds, plan_sweep, run_sweep
 
 SEED = r"^sweep: randomness\.seed: .*--seeds"

@@ -37,9 +37,7 @@ def planned(called, run_tool, configs_read_once, monkeypatch, tmp_path):
     def planned(name: str) -> list[Path]:
         monkeypatch.chdir(tmp_path)
         plans = []
-        monkeypatch.setattr(
-            "fedseg.commands.sweep.show_plan", lambda jobs, _: plans.append(jobs)
-        )
+        monkeypatch.setattr("fedseg.commands.sweep.show_plan", lambda jobs, _: plans.append(jobs))
         for command in called(name):
             if command[0] == "sweep":
                 code, _, error = run_tool(*command, "--dry-run")
