@@ -53,9 +53,9 @@ def verify_run() -> int:
         prog=f"{Path(sys.argv[0]).name} verify",
         description="Recompute the metrics of a run from its newest checkpoint and its history. "
         "On the machine of the run they must be bit-exact, elsewhere within 0.05 percentage "
-        "points. If they are, writes verified.json into the run's folder; if not, names the "
-        "differing metrics and exits with code 1. Runs of others are safe to verify: nothing in "
-        "them is executed, and only classes of fedseg are built from the recorded config.",
+        "points. If they are not, names the differing metrics and exits with code 1. Runs of "
+        "others are safe to verify: nothing in them is executed, and only classes of fedseg are "
+        "built from the recorded config.",
     )
     parser.add_argument("run", type=cli.run_path, metavar="RUN", help="work dir of the run")
     text = "a config of your own, which is executed (default: the recorded one, read as data)"
@@ -64,7 +64,7 @@ def verify_run() -> int:
     cli.add_cfg_options(parser, "override config fields, for example data_root=data/idda")
     arguments = parser.parse_args(sys.argv[2:])
     cli.check_there([arguments.run])
-    from fedseg.leaderboard.verify import VERIFIED, verify
+    from fedseg.leaderboard.verify import verify
 
     cli.say_trust(arguments.trust)
     outcome = verify(arguments.run, arguments.config, arguments.options, arguments.trust)
@@ -82,11 +82,6 @@ def verify_run() -> int:
         lines = [*outcome.differences[:MOST]]
         lines.append(f"{count} of {outcome.compared} values are not as recorded, {tolerance}")
         print(*(f"{folder}: {line}" for line in lines), sep="\n", file=sys.stderr)
-    try:
-        outcome.write()
-    except OSError as error:  # the outcome is the same
-        file = f"{folder / VERIFIED}: cannot be {'written' if outcome.passed else 'removed'}"
-        print(f"warning: {file} ({error.strerror})", file=sys.stderr)
     return 0 if outcome.passed else 1
 
 

@@ -236,5 +236,4 @@ def _run(run: FoundRun) -> dict[str, Any]:
     config = run.results.model_dump(exclude={"versions", "extras", "config", "parameters"})
     apart = {name: config.pop(name) for name in ("last_rounds", "final", "curves")}
     about = {"folder": str(run.folder), "synthetic": run.results.synthetic}
-    about["verified"] = run.verified and run.verified.model_dump()
     return {**about, **apart, "config": config}

@@ -64,7 +64,6 @@ def run_data(run: FoundRun, folder: Path, messages: list[str]) -> dict[str, Any]
         "link": _link(run.folder, folder.parent),
         "command": command,
         "remark": remark,
-        "verified": run.verified and run.verified.model_dump(),
         "verify": f"fedseg leaderboard verify {shlex.quote(str(run.folder))}",
     }
 

@@ -1,11 +1,11 @@
 """Recompute a run's ``results.json`` from its config, checkpoint, history and images."""
 
 import copy
-import json
+import math
 import tempfile
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from fedseg.checks import is_number, walk
 from fedseg.config.check import complete_config
 from fedseg.config.layers import naming
 from fedseg.errors import DataError, UserError
-from fedseg.files import digest, own_path, read_json, sha256, write_text
+from fedseg.files import digest, own_path, read_json, sha256
 from fedseg.leaderboard.verify_history import check_rounds, privacy_accountant
 from fedseg.memory import threads
 from fedseg.metric_names import Metric, flatten, global_name, nest
@@ -29,7 +29,6 @@ from fedseg.runner.testing import evaluate_checkpoint
 from fedseg.runs.config import CONFIG_FILE, config_digest, experiment_digest
 from fedseg.runs.history import HISTORY, plain, read_history, summarize, timeless
 from fedseg.runs.results import environment, package_versions, test_facts, train_facts
-from fedseg.runs.run_files import TOLERANCE, VERIFIED
 from fedseg.runs.schema import (
     FILE_NAME,
     OWN_DIGEST,
@@ -40,7 +39,7 @@ from fedseg.runs.schema import (
 )
 from fedseg.trust import Trust, import_trusted, modules_named
 
-NESTED = (Mapping, list, tuple)
+TOLERANCE = 0.05  # percentage points by which a metric may differ on another machine
 RELATIVE = 1e-9  # of sums over the history, which is made of printed numbers
 
 
@@ -64,19 +63,54 @@ class Difference:
         return text
 
 
-@dataclass
+@dataclass(frozen=True)
+class Part:
+    """Values that a file of the run has, and the same values computed again."""
+
+    recorded: Any  # nested dicts and lists, or one value; as is computed
+    computed: Any
+    field: str  # of both, such as "final"; empty: the file as a whole
+    source: str  # what the second is computed from
+    file: str = FILE_NAME  # which has the first
+    absolute: float = 0.0  # by which numbers may differ; 0: not at all
+    relative: float = 0.0
+
+    def fields(self) -> dict[str, tuple[Any, Any]]:
+        """Pair the values by their field: (recorded, computed); None where one has none."""
+        recorded = flat_values(self.recorded, self.field)
+        computed = flat_values(self.computed, self.field)
+        names = {**recorded, **computed}
+        return {name: (recorded.get(name), computed.get(name)) for name in names}
+
+    def differences(self) -> Iterator[Difference]:
+        """Find the fields whose values differ by more than the tolerance."""
+        for name, (old, new) in self.fields().items():
+            equal = old == new
+            if is_number(old) and is_number(new):
+                equal = math.isclose(old, new, rel_tol=self.relative, abs_tol=self.absolute)
+            if not equal:
+                yield Difference(name, old, new, self.source, self.file)
+
+
+def flat_values(value: Any, field: str) -> dict[str, Any]:
+    """Flatten a nested value: ``{"final.seen.IoU[0]": 91.2}``; what is empty stays a value."""
+    values = {}
+    for name, part in walk(value, field):
+        if not part or not isinstance(part, Mapping | list | tuple):
+            values[name] = part
+    return values
+
+
+@dataclass(frozen=True)
 class Verification:
     """The outcome of :func:`verify`."""
 
     folder: Path  # work dir of the run
     checkpoint: Path  # the evaluated one
-    runner: FederatedRunner  # which has evaluated it
-    saved: Mapping[str, Any]  # content of the checkpoint
     elsewhere: str  # how the machine differs from that of the run; empty if it does not
-    results_sha256: str | None = None  # the checksum that the results have of themselves
-    compared: int = 0  # number of values
-    differences: list[Difference] = field(default_factory=list)  # those beyond the tolerance
-    unchecked: tuple[str, ...] = ()  # fields that only the training images tell, if not there
+    compared: int  # number of values
+    differences: list[Difference]  # those beyond the tolerance
+    unchecked: tuple[str, ...]  # fields that only the training images tell, if not there
 
     @property
     def tolerance(self) -> float:
@@ -88,35 +122,20 @@ class Verification:
         """True if everything is as recorded."""
         return not self.differences
 
-    def write(self) -> None:
-        """Leave ``verified.json`` in the run's folder if it passed, and none if it did not.
 
-        A link there is replaced. OSError where that cannot be, as in a folder that is only read.
-        """
-        path = self.folder / VERIFIED
-        path.unlink(missing_ok=True)
-        if self.passed and self.results_sha256 is not None:
-            content = {"results_sha256": self.results_sha256, "tolerance": self.tolerance}
-            content |= {"checkpoint": self.checkpoint.name, "unchecked": self.unchecked}
-            content["checkpoint_sha256"] = sha256(self.checkpoint)
-            write_text(path, json.dumps(content, indent=1) + "\n")
+@dataclass(frozen=True)
+class _Run:
+    """A run that is verified."""
 
-    def compare(self, recorded: Any, computed: Any, place: str, *source: str) -> None:
-        """Compare two nested values; ``source``: of the second, and the file of the first."""
-        allowed = {"checkpoint": (self.tolerance, 0), "history": (0, RELATIVE)}
-        absolute, relative = allowed.get(source[0], (0, 0))
-        there, here = (
-            {name: one for name, one in walk(value, place) if not (one and isinstance(one, NESTED))}
-            for value in (recorded, computed)
-        )
-        for name in dict.fromkeys((*there, *here)):
-            old, new = there.get(name), here.get(name)
-            self.compared += 1
-            equal = old == new
-            if is_number(old) and is_number(new):
-                equal = abs(old - new) <= max(absolute, relative * abs(old))
-            if not equal:
-                self.differences.append(Difference(name, old, new, *source))
+    folder: Path
+    results: ResultsFile
+    history: Sequence[Mapping[str, Any]]
+    checkpoint: Path
+    saved: Mapping[str, Any]  # content of the checkpoint
+    stated: Config  # the config as the run recorded it
+    complete: Config  # with the user's options, for reading images and clients
+    own_config: bool  # whether the config is the user's, not the recorded one
+    trusted: Collection[str]  # modules that the user trusts
 
 
 def verify(
@@ -130,12 +149,13 @@ def verify(
     The last evaluation is repeated with the newest checkpoint. What the config decides is taken
     from it again, and what ``data`` says from the images, where those for training are there;
     curves, traffic and counts are recomputed from ``history.jsonl``, which must have the rounds,
-    participants, evaluations and traffic that the config asks for.
+    participants and evaluations that the config asks for.
 
     The run may come from anyone: nothing of it is executed or imported, but what the user trusts,
     and of that only registered classes are built; see :mod:`fedseg.runner.recorded`.
 
     Args:
+        folder: work dir of the run.
         config: a config file of the user's own, which is a program; default: what the run recorded.
         options: ``KEY=VALUE`` overrides for reading images and clients and for evaluating the
             checkpoint; what the run says of its config is compared with that without them.
@@ -149,32 +169,62 @@ def verify(
         raise DataError(f"{folder / HISTORY}: is missing or damaged, verify needs it")
     with threads(results.threads), tempfile.TemporaryDirectory() as name:
         scratch = Path(name)
-        if config is None:
-            reading = recorded(folder, scratch, options, trust)
-        else:
-            used = load_config(config, (), scratch, options, results.seed, _used_amp(folder))
-            with naming(used):
-                reading = nullcontext((used, complete_config(used)))
+        reading = _read_config(folder, config, options, trust, scratch, results)
         with reading as (used, complete), naming(used):
-            outcome = _evaluate(folder, used, checkpoint, results, scratch)
             # what the run says of itself is compared with its config as it stands
             stated = read_recorded(folder) if config is None and options else complete
-            if config is None:
-                computed = {"config_json_sha256": sha256(folder / CONFIG_FILE)}
-                if "experiment_name" in stated:  # of a config of the user's own it is that file's
-                    computed["name"] = str(stated.experiment_name)
-                outcome.compare(results.model_dump(include=set(computed)), computed, "", "config")
-            if config is None or not options:  # which are on purpose
-                _compare_config(outcome, results, stated)
-            trusted = None
+            trusted: Collection[str] = ()
             if config is None:
                 trusted = import_trusted(trust, modules_named(complete), folder)
-            _compare_data(outcome, results, stated, complete, trusted)
-            _compare_history(outcome, results, history, stated)
+            run = _Run(
+                folder=folder,
+                results=results,
+                history=history,
+                checkpoint=checkpoint,
+                saved=load_checkpoint(checkpoint),
+                stated=stated,
+                complete=complete,
+                own_config=config is not None,
+                trusted=trusted,
+            )
+            runner, final = _evaluate(run, used, scratch)
+            elsewhere = _elsewhere(runner, results)
+            tolerance = TOLERANCE if elsewhere else 0.0
+            train, unchecked = _train_parts(run, runner)
+            parts = [
+                *_final_parts(run, runner, final, tolerance),
+                *_config_parts(run, compared=config is None or not options),
+                *train,
+                *_test_parts(run, runner),
+                *_history_parts(run, runner),
+            ]
     if results.results_sha256 is not None:
         checksum = own_digest(read_json(own_path(folder, FILE_NAME)))
-        outcome.compare(results.results_sha256, checksum, OWN_DIGEST, "rest of the file")
-    return outcome
+        parts.append(Part(results.results_sha256, checksum, OWN_DIGEST, "rest of the file"))
+    return Verification(
+        folder=folder,
+        checkpoint=checkpoint,
+        elsewhere=elsewhere,
+        compared=sum(len(part.fields()) for part in parts),
+        differences=[difference for part in parts for difference in part.differences()],
+        unchecked=unchecked,
+    )
+
+
+def _read_config(
+    folder: Path,
+    config: str | Path | None,
+    options: Sequence[str],
+    trust: Trust,
+    scratch: Path,
+    results: ResultsFile,
+) -> AbstractContextManager[tuple[Config, Config]]:
+    """Read the config for the evaluation, and the same for the clients' data."""
+    if config is None:
+        return recorded(folder, scratch, options, trust)
+    used = load_config(config, (), scratch, options, results.seed, _used_amp(folder))
+    with naming(used):
+        return nullcontext((used, complete_config(used)))
 
 
 def _used_amp(folder: Path) -> bool:
@@ -184,159 +234,190 @@ def _used_amp(folder: Path) -> bool:
         return False
 
 
-def _compare_config(outcome: Verification, results: ResultsFile, config: Config) -> None:
-    computed = {
-        "config_sha256": config_digest(config),
-        "experiment_sha256": experiment_digest(config),
-        "seed": config.randomness.seed,
-    }
-    outcome.compare(results.model_dump(include=set(computed)), plain(computed), "", "config")
-
-
-def _compare_history(
-    outcome: Verification,
-    results: ResultsFile,
-    history: Sequence[Mapping[str, Any]],
-    config: Config,
-) -> None:
-    computed = plain(summarize(history))
-    del computed["seconds"]
-    if results.history_sha256 is not None:
-        computed["history_sha256"] = digest(timeless(history))
-    recorded = results.model_dump(include=set(computed))
-    accuracy = results.extras.get("client_accuracy")  # of ClientAccuracyHook
-    sizes = outcome.saved["client_sizes"]
-    if accuracy is not None:
-        lines = [record for record in history if record.get("client_accuracy")]
-        series = {"clients": list(sizes), "rounds": [record["round"] for record in lines]}
-        series["accuracy"] = [record["client_accuracy"] for record in lines]
-        accuracy = accuracy if isinstance(accuracy, dict) else {}
-        computed["client_accuracy"] = series
-        recorded["client_accuracy"] = {name: accuracy.get(name) for name in series}
-    outcome.compare(recorded, computed, "", "history")
-    rounds = check_rounds(history, config, outcome.runner.cfg, outcome.runner, sizes)
-    outcome.compare(*rounds, "", "config", HISTORY)
-    accountant = privacy_accountant(outcome.runner.cfg, sizes)
-    if accountant is not None:
-        computed = plain(accountant.results(len(history)))
-        outcome.compare(results.extras.get("privacy"), computed, "privacy", "config")
-    mark = outcome.saved.get("history")
-    if mark is not None:
-        path = own_path(outcome.folder, HISTORY)
-        written = {"bytes": path.stat().st_size, "sha256": sha256(path)}
-        outcome.compare(mark, written, "history", HISTORY, outcome.checkpoint.name)
-
-
-def _compare_data(
-    outcome: Verification,
-    results: ResultsFile,
-    stated: Config,
-    complete: Config,
-    trusted: Collection[str] | None,
-) -> None:
-    recorded = {name: entry.model_dump() for name, entry in results.data.items()}
-    train = recorded.get("train", {})
-    for source, facts in _train_facts(outcome, complete, stated.train_dataloader, trusted).items():
-        for name, value in facts.items():
-            outcome.compare(train.pop(name, None), value, f"data.train.{name}", source)
-    outcome.unchecked = tuple(name for name in train if name in DataFacts.model_fields)
-    for test in outcome.runner.test_loop.sets:
-        name, facts = f"test:{test.name}", test_facts(test)
-        entry = {key: recorded.get(name, {}).get(key) for key in facts}
-        outcome.compare(entry, facts, f"data.{name}", "data set")
-    tests = {n: one for n, one in (stated.get("val_dataloader") or {}).items() if one is not None}
-    there = {name.removeprefix("test:") for name in recorded if name != "train"}
-    wanted = {name for name, one in tests.items() if name in there or not one.get("optional")}
-    for name in sorted(there | wanted):
-        outcome.compare(name in there, name in wanted, f"data.test:{name}", "config")
-
-
-def _train_facts(
-    outcome: Verification,
-    config: Config,
-    loader: Mapping[str, Any],
-    trusted: Collection[str] | None,
-) -> dict[str, dict[str, Any]]:
-    """The facts of ``data.train`` by source: all of them only of images that are there.
-
-    ``loader``: the training data as the run has described them; ``trusted`` is None if the config
-    is the user's own.
-    """
-    try:
-        if trusted is not None:
-            work_dir = outcome.runner.work_dir
-            config = evaluated(config, work_dir, trusted, ("train_dataloader",))
-        data = build_client_data(config, outcome.runner.flat, warn=lambda text: None)
-        return {"data set": train_facts(data)}
-    except UserError:  # its images are not there, or a class of it is not the suite's
-        dataset = loader["dataset"]
-        kind = dataset.get("type") if isinstance(dataset, Mapping) else type(dataset)
-        kind = DATASETS.module_dict.get(kind, kind) if isinstance(kind, str) else kind
-        meta = outcome.saved.get("meta") or {}
-        known = {"clients": len(outcome.saved["client_sizes"])}
-        if "train_data" in meta:
-            known["partition_sha256"] = meta["train_data"]
-        return {"config": {"dataset": getattr(kind, "__name__", kind)}, "checkpoint": known}
-
-
 def _newest_checkpoint(folder: Path, results: ResultsFile) -> Path:
+    """Find the newest checkpoint; DataError if it is of another run than the results."""
     round_, path = newest_checkpoint(folder)
     meta = {**(load_checkpoint(path).get("meta") or {}), "completed_rounds": round_}
     for name in ("completed_rounds", "seed", "config_sha256"):
-        recorded = getattr(results, name)
-        saved = meta.get(name, recorded)
-        if type(saved) is not type(recorded) or saved != recorded:
+        expected = getattr(results, name)
+        saved = meta.get(name, expected)
+        if type(saved) is not type(expected) or saved != expected:
             raise DataError(
-                f"{path}: {name}: is {saved!r}, but {recorded!r} in {folder / FILE_NAME}; "
+                f"{path}: {name}: is {saved!r}, but {expected!r} in {folder / FILE_NAME}; "
                 "they are from different runs"
             )
     return path
 
 
-def _evaluate(
-    folder: Path, config: Config, checkpoint: Path, results: ResultsFile, scratch: Path
-) -> Verification:
-    """Repeat the last evaluation, and compare it with the recorded one."""
-    saved = load_checkpoint(checkpoint)
-    if not saved.get("client_sizes"):
-        raise DataError(f"{checkpoint}: client_sizes: is missing, it has no clients")
+# ---------------------------------------------------------------- checkpoint
+
+
+def _evaluate(run: _Run, config: Config, scratch: Path) -> tuple[FederatedRunner, dict[str, Any]]:
+    """Repeat the last evaluation; returns its runner and ``{domain: {metric: value}}``."""
+    if not run.saved.get("client_sizes"):
+        raise DataError(f"{run.checkpoint}: client_sizes: is missing, it has no clients")
     config = copy.deepcopy(config)
-    for name in ("dataloader", "evaluator"):  # evaluate what training evaluated
-        config[f"test_{name}"] = config.get(f"val_{name}")
-    runner, tested = evaluate_checkpoint(config, checkpoint)
+    config["test_dataloader"] = config.get("val_dataloader")  # evaluate what training evaluated
+    config["test_evaluator"] = config.get("val_evaluator")
+    runner, tested = evaluate_checkpoint(config, run.checkpoint)
     final = dict(tested["domains"])
-    if any(Metric.of(domain).is_global for domain in results.final):
-        not_averaged = {k: v for k, v in saved.items() if k != "averaged_state_dict"}
-        save_checkpoint(scratch / checkpoint.name, not_averaged)
-        _, others = evaluate_checkpoint(config, scratch / checkpoint.name)
-        final |= {global_name(domain): entry for domain, entry in others["domains"].items()}
+    if any(Metric.of(domain).is_global for domain in run.results.final):
+        not_averaged = {k: v for k, v in run.saved.items() if k != "averaged_state_dict"}
+        save_checkpoint(scratch / run.checkpoint.name, not_averaged)
+        _, others = evaluate_checkpoint(config, scratch / run.checkpoint.name)
+        for domain, entry in others["domains"].items():
+            final[global_name(domain)] = entry
     for entry in final.values():
         entry.pop("images", None)  # which the test adds
-    machine = _elsewhere(runner, results)
-    outcome = Verification(folder, checkpoint, runner, saved, machine, results.results_sha256)
-    outcome.compare(results.final, final, "final", "checkpoint")
-    figures, metrics = results.curves.figures, flatten(final)
-    last = nest({name: column[-1] for name, column in figures.items() if column})
-    computed = nest({name: metrics.get(name) for name, column in figures.items() if column})
-    outcome.compare(last, computed, "final", "checkpoint", HISTORY)
-    parameters = runner.flat.num_parameters
-    outcome.compare(results.parameters, parameters, "parameters", "checkpoint")
-    state = saved.get("run")
+    return runner, final
+
+
+def _final_parts(
+    run: _Run, runner: FederatedRunner, final: Mapping[str, Any], tolerance: float
+) -> Iterator[Part]:
+    """Compare the last evaluation, in the results and in the history, and the weights' facts."""
+    results, source = run.results, "checkpoint"
+    yield Part(results.final, final, "final", source, absolute=tolerance)
+    metrics = flatten(final)
+    columns = {name: column for name, column in results.curves.figures.items() if column}
+    last = nest({name: column[-1] for name, column in columns.items()})
+    computed = nest({name: metrics.get(name) for name in columns})
+    yield Part(last, computed, "final", source, HISTORY, absolute=tolerance)
+    yield Part(results.parameters, runner.flat.num_parameters, "parameters", source)
+    state = run.saved.get("run")
     initial = state.get("initial_sha256") if isinstance(state, Mapping) else None
-    outcome.compare(results.initial_sha256, initial, "initial_sha256", "checkpoint")
-    return outcome
+    yield Part(results.initial_sha256, initial, "initial_sha256", source)
 
 
 def _elsewhere(runner: FederatedRunner, results: ResultsFile) -> str:
-    """Differences of this machine from that of the run, in words."""
+    """Name the differences of this machine from that of the run."""
     now = environment(runner.flat.w.device)
-    here = {"packages": package_versions(), "device": now["device"], "hardware": now["hardware"]}
-    there = results.versions, results.device, results.hardware
-    pairs = zip(here.items(), there, strict=True)
-    machine = [f"other {name}" for (name, value), other in pairs if value != other]
+    pairs = {
+        "packages": (package_versions(), results.versions),
+        "device": (now["device"], results.device),
+        "hardware": (now["hardware"], results.hardware),
+    }
+    names = [f"other {name}" for name, (here, there) in pairs.items() if here != there]
+    if names:
+        return ", ".join(names)
     # the results may have been written again elsewhere
-    environments = [one for one in results.environments or () if is_number(one.get("round"))]
-    last = [one for one in environments if one["round"] <= results.completed_rounds][-1:]
-    if last and not machine and any(last[0].get(key, value) != value for key, value in now.items()):
-        machine = ["other environment of the last rounds"]
-    return ", ".join(machine)
+    rounds = results.completed_rounds
+    known = [entry for entry in results.environments or () if is_number(entry.get("round"))]
+    last = [entry for entry in known if entry["round"] <= rounds][-1:]
+    if last and any(last[0].get(key, value) != value for key, value in now.items()):
+        return "other environment of the last rounds"
+    return ""
+
+
+# ---------------------------------------------------------------- config
+
+
+def _config_parts(run: _Run, compared: bool) -> Iterator[Part]:
+    """Compare what the results say of the config.
+
+    Args:
+        run: the run.
+        compared: whether its checksums are; not if the user changes it on purpose.
+    """
+    computed: dict[str, Any] = {}
+    if not run.own_config:
+        computed["config_json_sha256"] = sha256(run.folder / CONFIG_FILE)
+        if "experiment_name" in run.stated:  # of a config of the user's own it is that file's
+            computed["name"] = str(run.stated.experiment_name)
+    if compared:
+        computed["config_sha256"] = config_digest(run.stated)
+        computed["experiment_sha256"] = experiment_digest(run.stated)
+        computed["seed"] = run.stated.randomness.seed
+    stated = {name: getattr(run.results, name) for name in computed}
+    yield Part(stated, plain(computed), "", "config")
+
+
+# ---------------------------------------------------------------- data
+
+
+def _train_parts(run: _Run, runner: FederatedRunner) -> tuple[list[Part], tuple[str, ...]]:
+    """Compare the facts of the training images; returns also the names of unchecked ones."""
+    entry = run.results.data.get("train")
+    recorded_facts = {} if entry is None else entry.model_dump()
+    parts = []
+    for source, facts in _train_facts(run, runner).items():
+        for name, value in facts.items():
+            part = Part(recorded_facts.pop(name, None), value, f"data.train.{name}", source)
+            parts.append(part)
+    return parts, tuple(name for name in recorded_facts if name in DataFacts.model_fields)
+
+
+def _train_facts(run: _Run, runner: FederatedRunner) -> dict[str, dict[str, Any]]:
+    """The facts of ``data.train`` by source: all of them only of images that are there."""
+    config = run.complete
+    try:
+        if not run.own_config:
+            config = evaluated(config, runner.work_dir, run.trusted, ("train_dataloader",))
+        data = build_client_data(config, runner.flat, warn=lambda text: None)
+        return {"data set": train_facts(data)}
+    except UserError:  # its images are not there, or a class of it is not the suite's
+        dataset = run.stated.train_dataloader["dataset"]
+        kind = dataset.get("type") if isinstance(dataset, Mapping) else type(dataset)
+        kind = DATASETS.module_dict.get(kind, kind) if isinstance(kind, str) else kind
+        meta = run.saved.get("meta") or {}
+        known = {"clients": len(run.saved["client_sizes"])}
+        if "train_data" in meta:
+            known["partition_sha256"] = meta["train_data"]
+        return {"config": {"dataset": getattr(kind, "__name__", kind)}, "checkpoint": known}
+
+
+def _test_parts(run: _Run, runner: FederatedRunner) -> Iterator[Part]:
+    """Compare the facts of the test images, and which test sets there are."""
+    data = run.results.data
+    for test in runner.test_loop.sets:
+        name, facts = f"test:{test.name}", test_facts(test)
+        entry = data[name].model_dump() if name in data else {}
+        entry = {key: entry.get(key) for key in facts}
+        yield Part(entry, facts, f"data.{name}", "data set")
+    loaders = run.stated.get("val_dataloader") or {}
+    tests = {name: loader for name, loader in loaders.items() if loader is not None}
+    has = {name.removeprefix("test:") for name in data if name != "train"}
+    wanted = {name for name, loader in tests.items() if name in has or not loader.get("optional")}
+    for name in sorted(has | wanted):
+        yield Part(name in has, name in wanted, f"data.test:{name}", "config")
+
+
+# ---------------------------------------------------------------- history
+
+
+def _history_parts(run: _Run, runner: FederatedRunner) -> Iterator[Part]:
+    """Compare the results with the history, and the history with the config."""
+    results, sizes = run.results, run.saved["client_sizes"]
+    computed = plain(summarize(run.history))
+    del computed["seconds"]
+    if results.history_sha256 is not None:
+        computed["history_sha256"] = digest(timeless(run.history))
+    dumped = results.model_dump(include=set(computed))
+    yield Part(dumped, computed, "", "history", relative=RELATIVE)
+    if results.extras.get("client_accuracy") is not None:  # of ClientAccuracyHook
+        yield _client_accuracy_part(run)
+    rounds, expected = check_rounds(run.history, run.stated, runner.cfg, sizes)
+    yield Part(rounds, expected, "", "config", HISTORY)
+    accountant = privacy_accountant(runner.cfg, sizes)
+    if accountant is not None:
+        budget = plain(accountant.results(len(run.history)))
+        yield Part(results.extras.get("privacy"), budget, "privacy", "config")
+    mark = run.saved.get("history")
+    if mark is not None:
+        path = own_path(run.folder, HISTORY)
+        written = {"bytes": path.stat().st_size, "sha256": sha256(path)}
+        yield Part(mark, written, "history", HISTORY, run.checkpoint.name)
+
+
+def _client_accuracy_part(run: _Run) -> Part:
+    accuracy = run.results.extras["client_accuracy"]
+    if not isinstance(accuracy, dict):
+        accuracy = {}
+    lines = [record for record in run.history if record.get("client_accuracy")]
+    computed = {
+        "clients": list(run.saved["client_sizes"]),
+        "rounds": [record["round"] for record in lines],
+        "accuracy": [record["client_accuracy"] for record in lines],
+    }
+    entry = {name: accuracy.get(name) for name in computed}
+    return Part(entry, computed, "client_accuracy", "history", relative=RELATIVE)

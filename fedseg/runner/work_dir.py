@@ -30,7 +30,6 @@ OUTPUTS = (
     HISTORY,
     RESULTS,
     "clients.json",
-    "verified.json",
     OWN_PARTS,
     CHECKPOINTS,
     "state",

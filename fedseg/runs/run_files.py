@@ -5,14 +5,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
 from fedseg.checks import is_number
 from fedseg.config.arguments import STRICT, read_model
 from fedseg.errors import DataError
-from fedseg.files import digest, own_path, read_json, sha256
+from fedseg.files import digest, own_path, read_json
 from fedseg.metric_names import WINDOW, flatten
 from fedseg.runs.config import recorded_config, resume_command
 from fedseg.runs.curvature_files import with_curvature
@@ -32,9 +32,6 @@ from fedseg.runs.history import (
 from fedseg.runs.schema import FILE_NAME, Results, check_percentages, read_results
 
 CLIENTS = "clients.json"
-VERIFIED = "verified.json"
-# Percentage points by which a metric may differ on another machine; on that of the run none.
-TOLERANCE = 0.05
 
 
 class ClientsFile(BaseModel):
@@ -202,21 +199,6 @@ def _check_history(results: Results, history: list[dict[str, Any]], path: Path) 
 # ---------------------------------------------------------------- many runs
 
 
-class Verified(BaseModel):
-    """``verified.json``, which ``fedseg leaderboard verify`` leaves in the folder of a run.
-
-    Nothing tells whether ``verify`` has written it: whoever can write into the folder can, too.
-    """
-
-    model_config = STRICT
-
-    results_sha256: str  # of the results that were verified
-    checkpoint: Annotated[str, Field(pattern=r"^round_[0-9]+\.pth$")]  # its file
-    checkpoint_sha256: str
-    tolerance: Annotated[float, Field(ge=0, le=TOLERANCE)]  # 0: equal to the last bit
-    unchecked: list[str] = []  # facts of the training images, where these were not there
-
-
 @dataclass(frozen=True)
 class FoundRun:
     """A finished run."""
@@ -225,7 +207,6 @@ class FoundRun:
     folder: Path  # its work dir
     changed: float  # when its results were written, in seconds since the epoch
     results: Results
-    verified: Verified | None = None  # of these results
 
 
 def read_runs(paths: Iterable[str | Path]) -> tuple[list[FoundRun], list[str]]:
@@ -249,13 +230,11 @@ def read_runs(paths: Iterable[str | Path]) -> tuple[list[FoundRun], list[str]]:
     for file in files.values():
         try:
             results = with_curvature(read_results(file), file.parent, messages)
-            verified = _read_verified(file.parent, results, messages)
             run = FoundRun(
                 id=f"run{len(runs) + 1}",
                 folder=file.parent,
                 changed=file.stat().st_mtime,
                 results=results,
-                verified=verified,
             )
             runs.append(run)
             if results.edited:
@@ -267,24 +246,6 @@ def read_runs(paths: Iterable[str | Path]) -> tuple[list[FoundRun], list[str]]:
     elif not runs:
         messages.append("no run could be read")
     return runs, list(dict.fromkeys(messages))
-
-
-def _read_verified(folder: Path, results: Results, messages: list[str]) -> Verified | None:
-    """The verdict of ``verify`` on these results; None if there is none, or it is of others."""
-    path = folder / VERIFIED
-    if not path.is_file():
-        return None
-    try:
-        verified = read_model(Verified, read_json(own_path(folder, VERIFIED)), path)
-        if results.edited or verified.results_sha256 != results.results_sha256:
-            return None
-        checkpoint = own_path(folder, f"checkpoints/{verified.checkpoint}")
-        if checkpoint.is_file() and sha256(checkpoint) != verified.checkpoint_sha256:
-            raise DataError(f"{checkpoint}: is not the checkpoint that {VERIFIED} names")
-    except (DataError, OSError) as error:
-        messages.append(str(error))
-        return None
-    return verified
 
 
 def _find(path: Path, messages: list[str]) -> Iterator[Path]:

@@ -8,9 +8,7 @@ from toyhistory import METRIC, record, write_history
 from toyresults import RAINY, idda
 
 from fedseg.errors import DataError
-from fedseg.files import sha256
 from fedseg.runs.run_files import read_run, read_runs
-from fedseg.runs.schema import OWN_DIGEST
 
 NEVER_EVALUATED = {"rounds": [], "bytes": [], "loss": [], "figures": {}}
 
@@ -146,39 +144,10 @@ def test_a_folder_named_twice_is_read_once(tmp_path):
     assert len(runs) == 1 and len(messages) == 1
 
 
-def write_verified(folder, **changes):
-    content = json.loads((folder / "results.json").read_text())
-    about = {"checkpoint": "round_001600.pth", "checkpoint_sha256": "0" * 64, "tolerance": 0.0}
-    about |= {"results_sha256": content[OWN_DIGEST], **changes}
-    (folder / "verified.json").write_text(json.dumps(about))
-
-
-def test_results_that_were_edited_are_not_verified(tmp_path):
+def test_results_that_were_edited_are_told(tmp_path):
     folder = toyresults.write(tmp_path / "run", idda())
-    write_verified(folder)
-    (run,), messages = read_runs([folder])
-    assert run.verified is not None and not messages
     content = json.loads((folder / "results.json").read_text())
     content["threads"] += 1  # what it states of itself stays
     (folder / "results.json").write_text(json.dumps(content))
     (run,), (message,) = read_runs([folder])
-    assert run.verified is None and "was changed after the run wrote it" in message
-
-
-def test_what_is_verified_is_of_the_checkpoint_that_is_there(tmp_path):
-    folder = toyresults.write(tmp_path / "run", idda())
-    file = folder / "checkpoints" / "round_001600.pth"
-    file.parent.mkdir()
-    file.write_bytes(b"weights")
-    write_verified(folder, checkpoint_sha256=sha256(file), unchecked=["samples"])
-    (run,), messages = read_runs([folder])
-    assert run.verified.unchecked == ["samples"] and not messages
-    file.write_bytes(b"others")
-    for change, fault in (
-        ({}, "is not the checkpoint that verified.json names"),
-        ({"checkpoint": "../../elsewhere.pth"}, "checkpoint: "),
-        ({"tolerance": 1.0}, "tolerance: "),
-    ):
-        write_verified(folder, **change)
-        (run,), (message,) = read_runs([folder])
-        assert run.verified is None and fault in message
+    assert run.results.edited and "was changed after the run wrote it" in message
