@@ -4,73 +4,74 @@ A prepared folder has its own checksums. Running the command again compares them
 or without one with what was written, and changes nothing.
 """
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import fedseg.datasets
 from fedseg.datasets.arrays import (
     INDEX,
     SPLITS,
+    StoredImages,
     images_checksum,
     is_synthetic,
     read_index,
     write_images,
 )
-from fedseg.errors import ConfigError, DataError
+from fedseg.errors import DataError
 from fedseg.names import SHAPES
 
-from .description import ImageSet, Labeled, Outcome, fewer_clients, next_command, resolve
+from .facts import ImageSet
 from .image_order import in_order
-from .image_sets import ImageOptions
+from .labeled import Labeled
 from .npz_files import read_npz
-from .released_splits import find_released, write_released
+from .outcome import Outcome, fewer_clients, next_command
 from .synthetic_shapes import write_shapes
+
+Reader = Callable[[ImageSet, Path], Labeled]  # of the official files in a folder
 
 CLIENTS_PER_ROUND = 10  # of the settings whose clients are users
 UNCHANGED = "is prepared already, verified"
 
 
-def prepare(published: ImageSet, root: Path, options: ImageOptions) -> Outcome:
-    """Make the prepared folder or verify the one that is there, and convert released splits."""
-    released_files = None
-    if options.released is not None:
-        released_files = find_released(published, options.released)
-    if options.synthetic:
-        done = _render(published, root, options)
-    else:
-        done = _convert(published, root, options)
-    train, test = (_open(published, root, split) for split in SPLITS)
-    index = read_index(root / INDEX)
-    print(
-        f"{root}: {done}: {len(train)} + {len(test)} images of {len(train.classes)} classes "
-        f"({index.get('source') or 'unknown source'}), {index.get('shared_images') or 'none'} in "
-        "both splits"
-    )
-    usual_root = Path(f"data/{published.name.lower()}")
-    if released_files is not None:
-        files = write_released(published, train, test, released_files, options)
-        command = f"{published.setting} --with released_split"
-        return Outcome(files, closing=next_command(command, usual_root, root))
-    if is_synthetic(root):
-        print("The images are synthetic: results are not comparable with published ones.")
-        return Outcome(closing=next_command("demo_shapes", Path(SHAPES), root))
-    training = []
-    if train.users is not None:
-        training = fewer_clients(CLIENTS_PER_ROUND, len({*train.users}))
-    return Outcome(closing=next_command(published.setting, usual_root, root, training))
+def prepare_images(
+    published: ImageSet,
+    root: Path,
+    read: Reader,
+    source: Path | None = None,
+    npz: Path | None = None,
+    order: Path | None = None,
+    overwrite: bool = False,
+) -> Outcome:
+    """Make the prepared folder or verify the one that is there; for the arguments see convert."""
+    done = convert(published, root, read, source, npz, order, overwrite)
+    train, _ = open_prepared(published, root, done)
+    return what_next(published, root, train)
 
 
-def _open(published: ImageSet, root: Path, split: str) -> Any:
-    """Open a split of the prepared folder, which verifies its checksum."""
-    return getattr(fedseg.datasets, published.dataset)(root, split)
+def convert(
+    published: ImageSet,
+    root: Path,
+    read: Reader,
+    source: Path | None,
+    npz: Path | None,
+    order: Path | None,
+    overwrite: bool,
+) -> str:
+    """Write the prepared folder unless it is there; returns what was done.
 
-
-def _convert(published: ImageSet, root: Path, options: ImageOptions) -> str:
-    """Write the prepared folder unless it is there; returns what was done."""
-    existing = (root / INDEX).is_file() and not options.overwrite
-    if existing and options.source is None and options.npz is None and options.order is None:
+    Args:
+        read: reads the official files.
+        source: their folder; None: the root.
+        npz: folder of ``train.npz`` and ``test.npz`` instead of them.
+        order: file of the order that the images are put into.
+        overwrite: replace other images.
+    """
+    existing = (root / INDEX).is_file() and not overwrite
+    if existing and source is None and npz is None and order is None:
         return UNCHANGED
-    data = _read(published, root, options)
+    data = _read(published, read, source or root, npz)
+    if order is not None:
+        data = in_order(data, order)
     if existing:
         if _is_stored(published, root, data):
             return UNCHANGED
@@ -92,19 +93,15 @@ def _convert(published: ImageSet, root: Path, options: ImageOptions) -> str:
     return "written"
 
 
-def _read(published: ImageSet, root: Path, options: ImageOptions) -> Labeled:
-    """Read the source that the options name, in their order."""
-    if options.npz is not None:
-        data = read_npz(published, options.npz)
-    else:
-        data = resolve(published.read)(published, options.source or root, options.download)
-    if options.order is not None:
-        data = in_order(data, options.order)
-    return data
+def _read(published: ImageSet, read: Reader, source: Path, npz: Path | None) -> Labeled:
+    """Read the official files in a folder, or ``.npz`` files instead."""
+    if npz is not None:
+        return read_npz(published, npz)
+    return read(published, source)
 
 
 def _is_stored(published: ImageSet, root: Path, data: Labeled) -> bool:
-    """Whether the prepared folder has these images, labels and users, in this order."""
+    """Compare the prepared folder with these images, labels and users, in this order."""
     for split, part in data.parts.items():
         stored = _open(published, root, split)
         if stored.split_checksum != images_checksum(part.images, part.labels):
@@ -114,13 +111,9 @@ def _is_stored(published: ImageSet, root: Path, data: Labeled) -> bool:
     return True
 
 
-def _render(published: ImageSet, root: Path, options: ImageOptions) -> str:
-    """Render images unless they are there; returns what was done."""
-    if options.source or options.npz or options.download or options.order:
-        raise ConfigError("--synthetic: renders images, leave out the options that name others")
-    if not published.rendered:
-        raise ConfigError(f"--synthetic: there is no synthetic {published.name}")
-    if (root / INDEX).is_file() and not options.overwrite:
+def render(root: Path, overwrite: bool) -> str:
+    """Render images in the place of CIFAR-10's unless they are there; returns what was done."""
+    if (root / INDEX).is_file() and not overwrite:
         if not is_synthetic(root):
             raise DataError(
                 f"{root}: has images that --synthetic has not rendered: give another --root, or "
@@ -129,3 +122,35 @@ def _render(published: ImageSet, root: Path, options: ImageOptions) -> str:
         return UNCHANGED
     write_shapes(root)
     return "rendered"
+
+
+def open_prepared(published: ImageSet, root: Path, done: str) -> tuple[StoredImages, StoredImages]:
+    """Open both splits of a prepared folder, which verifies them, and print their counts.
+
+    Args:
+        done: what was done to the folder.
+    """
+    train, test = (_open(published, root, split) for split in SPLITS)
+    index = read_index(root / INDEX)
+    print(
+        f"{root}: {done}: {len(train)} + {len(test)} images of {len(train.classes)} classes "
+        f"({index.get('source') or 'unknown source'}), {index.get('shared_images') or 'none'} in "
+        "both splits"
+    )
+    return train, test
+
+
+def _open(published: ImageSet, root: Path, split: str) -> StoredImages:
+    return getattr(fedseg.datasets, published.dataset)(root, split)
+
+
+def what_next(published: ImageSet, root: Path, train: StoredImages) -> Outcome:
+    """Name the command that trains on a prepared folder."""
+    if is_synthetic(root):
+        print("The images are synthetic: results are not comparable with published ones.")
+        return Outcome(root, closing=next_command("demo_shapes", Path(SHAPES), root))
+    training = []
+    if train.users is not None:
+        training = fewer_clients(CLIENTS_PER_ROUND, len({*train.users}))
+    usual_root = Path(f"data/{published.name.lower()}")
+    return Outcome(root, closing=next_command(published.setting, usual_root, root, training))

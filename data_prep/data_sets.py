@@ -1,14 +1,83 @@
-"""Every data set that ``fedseg prepare`` knows. Nothing slow is imported."""
+"""The names that ``fedseg prepare`` knows, and the call of their functions.
 
-from .description import DataSet
-from .image_sets import IMAGE_SETS
-from .medical_sets import MEDICAL_SETS
-from .segmentation_sets import SEGMENTATION_SETS
+A module of this table has ``PURPOSE`` and ``DETAILS``, the texts of its help, ``add_arguments`` and
+``prepare``. Only the module of the name is imported, and only its ``prepare`` imports what is slow.
+"""
 
-ALL_SETS = (*SEGMENTATION_SETS, *MEDICAL_SETS, *IMAGE_SETS)
-DATA_SETS = {data_set.name: data_set for data_set in ALL_SETS}
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any, get_args
+
+from fedseg.errors import ConfigError
+from fedseg.names import did_you_mean
+
+from .arguments import check_folder
+from .outcome import Outcome
+
+# name -> its module, which is the command, and its title in the list. What is called otherwise than
+# its module is one of several data sets, the --dataset of the command, and has no title.
+DATA_SETS = {
+    "cityscapes": ("cityscapes", "Cityscapes with FedDrive's splits"),
+    "idda": ("idda", "IDDA with FedDrive's splits"),
+    "camvid": ("camvid", "CamVid"),
+    "segmentation": ("segmentation", "label maps of any layout; acdc, bdd100k, gta5, voc, ..."),
+    "fundus": ("fundus", "fundus photographs of four sites"),
+    "prostate": ("prostate", "prostate MRI of six sites"),
+    "cifar": ("cifar", "CIFAR-10 and CIFAR-100"),
+    "mnist": ("mnist", "MNIST"),
+    "leaf": ("leaf", "FEMNIST and Shakespeare of LEAF (femnist, shakespeare)"),
+    "landmarks": ("landmarks", "Landmarks-User-160k"),
+    "acdc": ("segmentation", ""),
+    "bdd100k": ("segmentation", ""),
+    "mapillary_a": ("segmentation", ""),
+    "mapillary_b": ("segmentation", ""),
+    "idd": ("segmentation", ""),
+    "gta5": ("segmentation", ""),
+    "synthia": ("segmentation", ""),
+    "voc": ("segmentation", ""),
+    "ade20k": ("segmentation", ""),
+    "polyps": ("segmentation", ""),
+    "cifar10": ("cifar", ""),
+    "cifar100": ("cifar", ""),
+    "femnist": ("leaf", ""),
+    "shakespeare": ("leaf", ""),
+}
 
 
-def owner_of(name: str) -> DataSet:
-    """The description of a data set, or of several of which ``name`` is a member."""
-    return DATA_SETS.get(name) or next(d for d in DATA_SETS.values() if name in d.members)
+def command_of(name: str) -> str:
+    """Name the command that prepares a data set."""
+    return DATA_SETS[name][0]
+
+
+def import_family(name: str) -> ModuleType:
+    """Import the module that prepares a data set."""
+    return import_module(f"fedseg.data_prep.{command_of(name)}")
+
+
+def prepare(name: str, root: Path | None = None, **options: Any) -> Outcome:
+    """Prepare a data set, in its usual folder without a root, after a check of the options.
+
+    Args:
+        options: those of its module's ``prepare``.
+
+    Raises:
+        ConfigError: an option is unknown, or its value of another type or no choice.
+    """
+    from fedseg.config.arguments import check_value, read_signature
+
+    function = import_family(name).prepare
+    hints = read_signature(function).hints
+    if name != command_of(name):
+        options["dataset"] = name
+    for option, value in options.items():
+        if option not in hints:
+            hint = did_you_mean(option, hints)
+            raise ConfigError(f"prepare: {name} has no option {option!r}{hint}")
+        if isinstance(value, str) and Path in get_args(hints[option]):
+            options[option] = Path(value)
+        elif value is not None:
+            check_value(f"--{option.replace('_', '-')}", value, hints[option])
+    if root is not None:
+        check_folder(root)
+    return function(root, **options)

@@ -33,20 +33,43 @@ from fedseg.partition import (
 )
 
 from .classes import read_classes, read_text
-from .description import Outcome, next_command
 from .disk import SHOWN, Findings, Sample, find_pairs, shown
-from .from_coco import is_coco
-from .importers import CLASSES, find_path, import_data
+from .from_coco import is_coco, read_coco
+from .from_cvat import read_cvat
+from .from_labelme import read_labelme
+from .importers import CLASSES, find_path, write_imported
+from .outcome import Outcome, next_command
 from .parallel import in_threads
 from .polygons import draw_polygons
-from .segmentation import print_splits
-from .segmentation_sets import FolderOptions
-from .split_folders import PreparedSplit, check_free, save
+from .split_folders import PreparedSplit, check_free, print_splits, save
 
 SHARE = "0.2"  # of each domain that is trained on, for tests
 CROP, STEP = 512, 32  # largest training crop, and what its sides are multiples of
 CONFIG = Path(__file__).with_name("own_config.py.txt")
+IMPORTERS = {  # by tool, the function that reads its files
+    "coco": read_coco,
+    "cvat": read_cvat,
+    "labelme": read_labelme,
+}
 DRAWN = "drawn"  # below a root: label maps that were polygons
+
+
+@dataclass(frozen=True)
+class FolderOptions:
+    """The content of a folder of images and label maps, and how it is split."""
+
+    images: str | None = None
+    labels: str | None = None
+    source: str | None = None
+    classes: Path | None = None
+    ignore: Sequence[str] | None = None
+    test: Sequence[str] | None = None
+    clients: int | None = None
+    partition: str | None = None
+    alpha: float | None = None
+    seed: int = 0
+    unofficial: bool = False
+    overwrite: bool = False
 
 
 @dataclass(frozen=True)
@@ -160,9 +183,11 @@ def prepare_folder(published: str | None, root: Path, options: FolderOptions) ->
         print(f"{len(twice)} {told}: remove one of the two, or choose other --test images")
     if published is not None:
         usual = Path("data", published.partition("_")[0])
-        return Outcome([root / "splits"], closing=next_command(published, usual, root))
+        return Outcome(root, [root / "splits"], closing=next_command(published, usual, root))
     config = _write_config(root, layout, sizes, made, options)
-    return Outcome([root / "splits"], closing=f"Next: {cli.program()} train {quote(str(config))}")
+    return Outcome(
+        root, [root / "splits"], closing=f"Next: {cli.program()} train {quote(str(config))}"
+    )
 
 
 def _convert(root: Path, options: FolderOptions) -> FolderOptions:
@@ -176,7 +201,8 @@ def _convert(root: Path, options: FolderOptions) -> FolderOptions:
     if labels is None:
         raise ConfigError(f"--labels: name the annotations of {options.source}.")
     folder = find_path("--images", options.images, root)
-    images, maps = import_data(options.source, root, labels, folder, options.overwrite)
+    imported = IMPORTERS[options.source](labels, folder)
+    images, maps = write_imported(imported, root, labels, options.overwrite)
     return replace(options, source=None, images=images, labels=maps, classes=root / CLASSES)
 
 

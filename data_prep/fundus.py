@@ -1,54 +1,81 @@
-"""``fedseg prepare fundus``: check the published photographs, or draw others in their place."""
+"""Fundus photographs of four sites: ``fedseg prepare fundus``."""
 
-import json
+import argparse
 from dataclasses import replace
 from pathlib import Path
 
-from fedseg.datasets.arrays import INDEX, is_synthetic
-from fedseg.errors import DataError
-from fedseg.files import write_text
+from .arguments import PositiveInt, add_overwrite_argument, add_root_argument, check_exists
+from .outcome import Outcome, next_command
 
-from .description import Outcome, next_command
-from .folders import prepare_folder
-from .medical_sets import FundusOptions
-from .segmentation_sets import FolderOptions
-from .synthetic_fundus import CAMERAS, VERSION, write_fundus
+PURPOSE = "Check or draw fundus photographs of four sites, and write their split."
+DETAILS = """\
+Expected below the root: Domain1 to Domain4 with {train,test}/ROIs/{image,mask}/<name>.png. A client
+is a site.
 
+examples:
+  the real photographs in data/fundus:
+    fedseg prepare fundus
+  drawn ones, no download:
+    fedseg prepare fundus --root data/demo_fundus --synthetic
+
+The split is written to ROOT/splits/{train,test}."""
+FIX = "put Domain1 to Domain4 there, or give --root or --synthetic"
 DEMO = Path("data/demo_fundus")
-COUNTS = {"train": 40, "test": 16}  # drawn photographs of each site
 
 
-def prepare(name: str, root: Path, options: FundusOptions) -> Outcome:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    add_root_argument(parser, "data/fundus")
+    parser.add_argument(
+        "--synthetic",
+        action="store_true",
+        help="draw photographs as four cameras would show them instead of using real ones",
+    )
+    parser.add_argument(
+        "--size",
+        type=int,
+        default=128,
+        metavar="N",
+        help="height and width of drawn photographs, pixels (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--unofficial",
+        action="store_true",
+        help="accept another number of photographs than the published one",
+    )
+    add_overwrite_argument(parser)
+
+
+def prepare(
+    root: Path | None = None,
+    *,
+    synthetic: bool = False,
+    size: PositiveInt = 128,
+    unofficial: bool = False,
+    overwrite: bool = False,
+) -> Outcome:
     """Write the split of photographs that are there, or of drawn ones.
 
-    Raises:
-        DataError: ``--synthetic`` for a folder with real photographs.
+    Args:
+        root: their folder (default: data/fundus).
+        synthetic: draw photographs as four cameras would show them.
+        size: height and width of drawn photographs, pixels.
+        unofficial: accept another number of photographs than the published one.
+        overwrite: replace a split that differs.
     """
-    if options.synthetic:
-        draw(root, options.size)
-    folder_options = FolderOptions(
-        unofficial=options.unofficial or is_synthetic(root), overwrite=options.overwrite
-    )
-    outcome = prepare_folder(name, root, folder_options)
-    if is_synthetic(root):
+    root = root or Path("data/fundus")
+    if not synthetic:
+        check_exists(root, FIX)
+    from fedseg.datasets.arrays import is_synthetic
+
+    from .folders import FolderOptions, prepare_folder
+    from .synthetic_fundus import draw_sites
+
+    if synthetic:
+        draw_sites(root, size)
+    drawn = is_synthetic(root)
+    options = FolderOptions(unofficial=unofficial or drawn, overwrite=overwrite)
+    outcome = prepare_folder("fundus", root, options)
+    if drawn:
         return replace(outcome, closing=next_command("demo_fundus", DEMO, root))
     return outcome
-
-
-def draw(root: Path, size: int) -> None:
-    """Draw the photographs of four sites that are not there yet; ``size`` in pixels."""
-    index = {"dataset": "fundus", "synthetic": True, "renderer_version": VERSION, "size": size}
-    text = json.dumps(index, indent=2) + "\n"
-    path = root / INDEX
-    if any((root / camera).exists() for camera in CAMERAS):
-        if not path.is_file() or path.read_text(encoding="utf-8") != text:
-            raise DataError(f"{root}: has other photographs: name another folder with --root.")
-        return
-    images = [
-        (camera, part, number)
-        for camera in CAMERAS
-        for part, count in COUNTS.items()
-        for number in range(count)
-    ]
-    write_text(path, text)
-    write_fundus(root, images, size)

@@ -17,7 +17,7 @@ import numpy as np
 from fedseg.datasets.arrays import DAMAGED, SPLITS
 from fedseg.errors import DataError
 
-from .description import Labeled, Part
+from .labeled import Labeled, Part
 
 DIGEST = 8  # bytes of an image's SHA-256
 

@@ -22,15 +22,9 @@ from fedseg.files import atomic_writer
 from fedseg.partition import check_path
 
 from .classes import classes_text
-from .description import resolve
 from .disk import read_header
 from .parallel import track
 
-IMPORTERS = {  # by tool, the function that reads its files: (--labels, --images) -> Imported
-    "coco": "data_prep.from_coco:read_coco",
-    "cvat": "data_prep.from_cvat:read_cvat",
-    "labelme": "data_prep.from_labelme:read_labelme",
-}
 CLASSES = "classes.txt"
 BACKGROUND = "background"  # the class of pixels without an annotation
 
@@ -54,25 +48,24 @@ class Imported:
     colors: Sequence[Sequence[int]] = ()  # [r, g, b] by id; none: Pascal VOC's
 
 
-def import_data(
-    tool: str, root: Path, labels: Path, images: Path | None, overwrite: bool
+def write_imported(
+    imported: Imported, root: Path, labels: Path, overwrite: bool
 ) -> tuple[str, str]:
     """Write the data of a tool below a root; returns templates of the images and the label maps.
 
     Images in folders have these as their domains.
 
     Args:
-        labels: the tool's file or folder of annotations. images: the folder of its images.
+        labels: the tool's file or folder of annotations, for messages.
         overwrite: replace files that differ.
     """
-    imported = resolve(IMPORTERS[tool])(labels, images)
     if not 1 <= len(imported.classes) <= IGNORE:
         must = f"must name 1 to {IGNORE} classes"
         raise DataError(f"{labels}: {must}, not {len(imported.classes)}.")
     palette = [*imported.colors, *map(color_of, range(len(imported.colors), 256))]
     text = classes_text(labels, imported.classes, palette[: len(imported.classes)])
     image_of: dict[Path, str] = {}
-    for pair in track(imported.pairs, imported.count, f"importing {tool}"):
+    for pair in track(imported.pairs, imported.count, "importing"):
         if fault := check_path(pair.name):
             raise DataError(f"{labels}: image {pair.name!r} {fault}: rename it.")
         target = root / "labels" / PurePosixPath(pair.name).with_suffix(".png")

@@ -1,75 +1,90 @@
-"""Shakespeare by role, in the files of LEAF (Caldas et al., 2018).
+"""FEMNIST and Shakespeare of LEAF: ``fedseg prepare leaf``."""
 
-``{train,test}/*.json`` have ``user_data``: role -> ``x``, texts of 80 characters, and ``y``, the
-character that follows each.
-"""
-
+import argparse
 from pathlib import Path
-from typing import Annotated
+from typing import Literal
 
-import numpy as np
-from annotated_types import Len
-from pydantic import BaseModel
+from .arguments import (
+    PREPARED,
+    add_member_argument,
+    add_overwrite_argument,
+    add_root_argument,
+    add_source_argument,
+    check_exists,
+)
+from .facts import ImageSet
+from .outcome import Outcome
 
-from fedseg.config.arguments import STRICT, read_model
-from fedseg.datasets.arrays import SPLITS
-from fedseg.errors import DataError
-from fedseg.files import read_json
+PURPOSE = "Convert FEMNIST or Shakespeare once; a client is a writer or a role."
+DETAILS = f"""\
+Expected in the root or in --source: of FEMNIST TensorFlow Federated's fed_emnist_train.h5 and
+fed_emnist_test.h5 (pip install 'fedseg[hdf5]'); of Shakespeare train/*.json and test/*.json, as
+LEAF's preprocess.sh writes them below data/. There is no published checksum: counts are printed,
+not compared.
 
-from .description import ImageSet, Labeled, Part
+examples:
+  fedseg prepare femnist --source DIR
+  fedseg prepare shakespeare --source leaf/data/shakespeare/data
 
-LENGTH = 80  # characters of a text
+{PREPARED}"""
+FIX = "put its files there, or give --root or --source"
+
+FEMNIST = ImageSet(
+    name="FEMNIST",
+    shape=(28, 28, 1),
+    classes=tuple("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"),
+    dataset="FEMNISTDataset",
+    setting="femnist",
+)
+SHAKESPEARE = ImageSet(
+    name="Shakespeare",
+    shape=(80, 1, 1),  # a sequence is an image of one column
+    classes=tuple(
+        "\n !\"&'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]abcdefghijklmnopqrstuvwxyz}"
+    ),
+    dataset="ShakespeareDataset",
+    setting="shakespeare",
+)
+MEMBERS = {
+    "femnist": FEMNIST,
+    "shakespeare": SHAKESPEARE,
+}
 
 
-class Role(BaseModel):
-    """The samples of a role."""
-
-    model_config = STRICT
-    x: list[Annotated[str, Len(LENGTH, LENGTH)]]
-    y: list[Annotated[str, Len(1, 1)]]
-
-
-class LeafFile(BaseModel):
-    """The part of a file that is read."""
-
-    model_config = STRICT
-    user_data: dict[str, Role]
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    add_root_argument(parser, "data/DATASET")
+    add_member_argument(parser, [*MEMBERS])
+    add_source_argument(parser)
+    add_overwrite_argument(parser)
 
 
-def read_shakespeare(published: ImageSet, folder: Path, _download: bool) -> Labeled:
-    """Read the files in ``FOLDER/train`` and ``FOLDER/test``, roles in their order.
+def prepare(
+    root: Path | None = None,
+    *,
+    dataset: Literal["femnist", "shakespeare"] = "femnist",
+    source: Path | None = None,
+    overwrite: bool = False,
+) -> Outcome:
+    """Write the prepared folder, or verify the one that is there.
 
-    DataError for a missing or damaged file, or a character that is none of the 80 classes.
+    Args:
+        root: its folder (default: data/femnist, data/shakespeare).
+        dataset: which of them.
+        source: folder of the official files (default: the root).
+        overwrite: replace files that differ.
     """
-    parts = {}
-    for split in SPLITS:
-        files = sorted((folder / split).glob("*.json"))
-        if not files:
-            raise DataError(f"{folder / split}: has no *.json: put LEAF's files there")
-        roles: dict[str, Role] = {}
-        for file in files:
-            users = read_model(LeafFile, read_json(file), file, "make it again").user_data
-            if twice := sorted(roles.keys() & users.keys()):
-                raise DataError(f"{file}: {twice[0]!r} is in another file, too: keep one")
-            roles |= users
-        parts[split] = _join(roles, published.classes, folder / split)
-    return Labeled(parts, "{train,test}/*.json")
+    root = root or Path("data", dataset)
+    if source is None:
+        check_exists(root, FIX)
+    from .classification import prepare_images
+    from .femnist_files import read_femnist
+    from .shakespeare_files import read_shakespeare
 
-
-def _join(roles: dict[str, Role], classes: tuple[str, ...], folder: Path) -> Part:
-    """Join the samples of all roles: numbers of characters, uint8 [N, 80, 1, 1]."""
-    numbers = {ord(character): number for number, character in enumerate(classes)}
-    images: list[np.ndarray] = []
-    labels: list[np.ndarray] = []
-    users: list[str] = []
-    for name, role in roles.items():
-        if len(role.x) != len(role.y):
-            raise DataError(f"{folder}: {name!r} has {len(role.x)} texts, but {len(role.y)} labels")
-        text, following = "".join(role.x), "".join(role.y)
-        if unknown := sorted(set(text + following) - set(classes)):
-            raise DataError(f"{folder}: {name!r} has {unknown[0]!r}, which is no class")
-        images.append(np.frombuffer(text.translate(numbers).encode("latin-1"), np.uint8))
-        labels.append(np.frombuffer(following.translate(numbers).encode("latin-1"), np.uint8))
-        users += [name] * len(role.x)
-    pixels = np.concatenate(images).reshape(-1, LENGTH, 1, 1)
-    return Part(pixels, np.concatenate(labels).astype(np.int64), users)
+    readers = {
+        "femnist": read_femnist,
+        "shakespeare": read_shakespeare,
+    }
+    return prepare_images(
+        MEMBERS[dataset], root, readers[dataset], source=source, overwrite=overwrite
+    )

@@ -1,51 +1,75 @@
-"""MNIST from its four official files, verified here by SHA-256 and read by torchvision."""
+"""MNIST: ``fedseg prepare mnist``."""
 
+import argparse
+from functools import partial
 from pathlib import Path
 
-import numpy as np
-from torchvision import datasets
+from .arguments import (
+    PREPARED,
+    add_archive_arguments,
+    add_overwrite_argument,
+    add_root_argument,
+    add_source_argument,
+    check_exists,
+)
+from .facts import ImageSet
+from .outcome import Outcome
 
-from fedseg.datasets.arrays import SPLITS
-from fedseg.errors import DataError
-from fedseg.files import sha256
+PURPOSE = "Verify MNIST and convert it once."
+DETAILS = f"""\
+The four idx files ({{train,t10k}}-{{images-idx3,labels-idx1}}-ubyte), unpacked, are expected in
+MNIST/raw of data/mnist or of --source.
 
-from .description import ImageSet, Labeled, Part
+examples:
+  fedseg prepare mnist
+  fedseg prepare mnist --download
 
-# Of the unpacked files. torchvision knows those of the compressed ones, for a download.
-SHA256 = {
-    "train-images-idx3-ubyte": "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
-    "train-labels-idx1-ubyte": "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
-    "t10k-images-idx3-ubyte": "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
-    "t10k-labels-idx1-ubyte": "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
-}
+{PREPARED}"""
+FIX = (
+    "put its four idx files into MNIST/raw there, or give --root or --source or --download or --npz"
+)
+
+MNIST = ImageSet(
+    name="MNIST",
+    shape=(28, 28, 1),
+    classes=tuple("0123456789"),
+    dataset="MNISTDataset",
+    setting="mnist_a01",
+)
 
 
-def read_mnist(published: ImageSet, folder: Path, download: bool) -> Labeled:
-    """Read the files in ``FOLDER/MNIST/raw``.
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    add_root_argument(parser, "data/mnist")
+    add_source_argument(parser)
+    add_archive_arguments(parser)
+    add_overwrite_argument(parser)
+
+
+def prepare(
+    root: Path | None = None,
+    *,
+    source: Path | None = None,
+    download: bool = False,
+    npz: Path | None = None,
+    order: Path | None = None,
+    overwrite: bool = False,
+) -> Outcome:
+    """Write the prepared folder, or verify the one that is there.
 
     Args:
-        download: download and unpack the files unless all of them are there.
-
-    Raises:
-        DataError: a file is missing or not the official one, or cannot be downloaded.
+        root: its folder (default: data/mnist).
+        source: folder of the official files (default: the root).
+        download: download the official files if they are missing, and unpack them.
+        npz: folder of train.npz and test.npz with the images, instead of the official files.
+        order: file of the order that the images are put into.
+        overwrite: replace files that differ.
     """
-    raw = folder / "MNIST" / "raw"
-    if download and not all((raw / name).is_file() for name in SHA256):
-        try:
-            datasets.MNIST(folder, download=True)
-        except (RuntimeError, OSError) as error:
-            raise DataError(f"{raw}: MNIST cannot be downloaded ({error})") from error
-    for name, digest in SHA256.items():
-        if not (raw / name).is_file():
-            raise DataError(f"{raw / name}: is missing: put it there, unpacked, or give --download")
-        if sha256(raw / name) != digest:
-            raise DataError(
-                f"{raw / name}: must be the official file (SHA-256 {digest}), not another: get it "
-                "again"
-            )
-    parts = {}
-    for split in SPLITS:
-        digits = datasets.MNIST(folder, train=split == "train")
-        images = digits.data.numpy()[..., np.newaxis]
-        parts[split] = Part(images, digits.targets.numpy().astype(np.int64))
-    return Labeled(parts, "official files, SHA-256 verified")
+    root = root or Path("data/mnist")
+    if source is None and npz is None and not download:
+        check_exists(root, FIX)
+    from .classification import prepare_images
+    from .mnist_files import read_mnist
+
+    read = partial(read_mnist, download=download)
+    return prepare_images(MNIST, root, read, source, npz, order, overwrite)

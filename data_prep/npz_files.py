@@ -9,7 +9,8 @@ import numpy as np
 from fedseg.datasets.arrays import DAMAGED, SPLITS, check_images
 from fedseg.errors import DataError
 
-from .description import ImageSet, Labeled, Part
+from .facts import ImageSet
+from .labeled import Labeled, Part
 
 
 def read_npz(published: ImageSet, folder: Path) -> Labeled:

@@ -1,126 +1,58 @@
-"""``fedseg prepare prostate``: slices of MRI volumes with prostate, and a split by patient."""
+"""Prostate MRI of six sites: ``fedseg prepare prostate``."""
 
-from collections.abc import Sequence
+import argparse
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-from PIL import Image
+from .arguments import add_overwrite_argument, add_root_argument, check_exists
+from .outcome import Outcome
 
-from fedseg.core.seeds import generator_for
-from fedseg.datasets.prostate import ProstateDataset
-from fedseg.datasets.templates import fill
-from fedseg.errors import DataError, ResourceError
-from fedseg.files import atomic_writer
-from fedseg.partition import Split
+PURPOSE = "Cut MRI volumes of the prostate into slices, and write a split by patient."
+DETAILS = """\
+Expected in DIR or the root: RUNMC, BMC, I2CVB, UCL, BIDMC and HK with CaseNN.nii.gz and
+CaseNN_segmentation.nii.gz. Needs nibabel (pip install 'fedseg[nifti]').
 
-from .description import Outcome, next_command
-from .medical_sets import ProstateOptions
-from .parallel import in_threads
-from .segmentation import print_splits
-from .split_folders import PreparedSplit, check_free, save
+example:
+  fedseg prepare prostate --source path/to/volumes
 
-SITES = {"RUNMC": 30, "BMC": 30, "I2CVB": 19, "UCL": 13, "BIDMC": 12, "HK": 12}  # volumes
-TEST_CASES = {"RUNMC": 6, "BMC": 6, "I2CVB": 4, "UCL": 3, "BIDMC": 3, "HK": 3}  # Jiang et al., 2023
-BRIGHTEST = 0.99  # quantile of a volume that becomes white
-Case = tuple[str, Path, Path]  # site, volume and its segmentation
-Pair = tuple[str, str]  # paths of an image and its label map, below the root
+Slices with prostate are written to ROOT/slices, the split to ROOT/splits/{train,test}."""
+FIX = "put the folders of the six sites there, or give --root or --source"
 
 
-def prepare(name: str, root: Path, options: ProstateOptions) -> Outcome:
-    """Write the slices of all volumes, and a split in which a patient is in one part."""
-    source = options.source or root
-    cases = find_cases(source, options.unofficial)
-    slices = in_threads(lambda case: write_slices(root, *case), cases, "cutting volumes")
-    train: dict[str, list[Pair]] = {}
-    test: list[Pair] = []
-    for site in SITES:
-        volumes = [pairs for case, pairs in zip(cases, slices, strict=True) if case[0] == site]
-        order = generator_for(0, f"test cases of {site}").permutation(len(volumes))
-        if len(volumes) <= TEST_CASES[site]:
-            raise DataError(
-                f"{source / site}: needs more than {TEST_CASES[site]} volumes: add some."
-            )
-        tested = {int(position) for position in order[: TEST_CASES[site]]}
-        train[site] = []
-        for number, pairs in enumerate(volumes):
-            if number in tested:
-                test.extend(pairs)
-            else:
-                train[site].extend(pairs)
-    about: dict[str, Any] = {"dataset": name, "source": "own rule", "rule": "by patient"}
-    if len(cases) < sum(SITES.values()):
-        about["unofficial"] = f"{len(cases)} of {sum(SITES.values())} volumes"
-    split = PreparedSplit((), Split(train), Split({"test": test}), about)
-    check_free(root, [split], options.overwrite)
-    save(root, split)
-    folders = print_splits([split], root)
-    return Outcome(folders, closing=next_command("prostate", Path("data/prostate"), root))
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    add_root_argument(parser, "data/prostate")
+    parser.add_argument(
+        "--source",
+        type=Path,
+        metavar="DIR",
+        help="folder with the volumes, <site>/CaseNN.nii.gz (default: the root)",
+    )
+    parser.add_argument(
+        "--unofficial",
+        action="store_true",
+        help="accept another number of volumes than the published one",
+    )
+    add_overwrite_argument(parser)
 
 
-def find_cases(source: Path, unofficial: bool) -> list[Case]:
-    """Find the volumes of every site with their segmentations, by site and name."""
-    cases = []
-    for site, published in SITES.items():
-        volumes = sorted((source / site).glob("Case[0-9][0-9].nii.gz"))
-        if len(volumes) != published and not unofficial:
-            raise DataError(
-                f"{source / site}: has {len(volumes)} volumes CaseNN.nii.gz, and {published} are "
-                "published: add the others, or take what is there with --unofficial."
-            )
-        for volume in volumes:
-            stem = volume.name.removesuffix(".nii.gz")
-            names = [f"{stem}_segmentation.nii.gz", f"{stem}_Segmentation.nii.gz"]
-            present = [source / site / name for name in names if (source / site / name).is_file()]
-            if not present:
-                raise DataError(f"{volume}: has no {names[0]} beside it: extract the set again.")
-            cases.append((site, volume, present[0]))
-    return cases
+def prepare(
+    root: Path | None = None,
+    *,
+    source: Path | None = None,
+    unofficial: bool = False,
+    overwrite: bool = False,
+) -> Outcome:
+    """Write the slices of all volumes, and a split in which a patient is in one part.
 
-
-def write_slices(root: Path, site: str, volume: Path, segmentation: Path) -> list[Pair]:
-    """Write the slices of a volume with prostate; returns their paths, from the first slice on.
-
-    Values are cut at the volume's 0.99 quantile and scaled to 0 to 255; the three channels are the
-    slice before, the slice and the one after, at the ends the slice itself in their place.
+    Args:
+        root: folder of the slices (default: data/prostate).
+        source: folder of the volumes (default: the root).
+        unofficial: accept another number of volumes than the published one.
+        overwrite: replace a split that differs.
     """
-    values, labels = read_volume(volume), read_volume(segmentation) > 0
-    if values.shape != labels.shape:
-        raise DataError(f"{segmentation}: is {labels.shape}, its volume {values.shape}.")
-    if not labels.any():
-        raise DataError(f"{segmentation}: has no voxel of the prostate: extract the set again.")
-    low, high = values.min(), np.quantile(values, BRIGHTEST)
-    scaled = np.clip((values - low) / max(high - low, 1e-6), 0, 1)
-    gray = np.round(255 * scaled).astype(np.uint8)
-    last = gray.shape[2] - 1
-    pairs = []
-    for number in np.flatnonzero(labels.any(axis=(0, 1))).tolist():
-        neighbors = [max(number - 1, 0), number, min(number + 1, last)]
-        stem = volume.name.removesuffix(".nii.gz")
-        fields = {"domain": site, "case": stem, "slice": f"{number:03d}"}
-        image = fill(ProstateDataset.image_path, fields)
-        label = fill(ProstateDataset.label_path, fields)
-        _write_png(root / image, gray[:, :, neighbors])
-        _write_png(root / label, labels[:, :, number].astype(np.uint8))
-        pairs.append((image, label))
-    return pairs
+    root = root or Path("data/prostate")
+    if source is None:
+        check_exists(root, FIX)
+    from .prostate_volumes import prepare_volumes
 
-
-def read_volume(path: Path) -> np.ndarray:
-    """Read a volume whose slices are its last axis, float32 [H, W, slices]."""
-    try:
-        import nibabel
-    except ImportError as error:
-        raise ResourceError("prostate needs nibabel: pip install 'fedseg[nifti]'.") from error
-    try:
-        values = np.asarray(nibabel.load(path).dataobj, np.float32)
-    except Exception as error:  # damaged bytes fail in many ways
-        raise DataError(f"{path}: is no whole NIfTI file ({error}): extract it again.") from error
-    if values.ndim != 3 or not np.isfinite(values).all():
-        raise DataError(f"{path}: must be a volume of finite numbers, not {list(values.shape)}.")
-    return values
-
-
-def _write_png(path: Path, pixels: Sequence[Any] | np.ndarray) -> None:
-    with atomic_writer(path, "wb") as file:
-        Image.fromarray(np.ascontiguousarray(pixels)).save(file, "PNG")
+    return prepare_volumes(root, source or root, unofficial, overwrite)

@@ -21,9 +21,8 @@ from fedseg.files import read_json, sha256, write_text
 from fedseg.partition.natural import RELEASED, RELEASED_NOTE, released_file
 from fedseg.partition.split_files import Sample, check_content
 
-from .cifar import VERIFIED, read_archive_names
-from .description import ImageSet
-from .image_sets import ImageOptions
+from .cifar_files import VERIFIED, read_archive_names
+from .facts import ImageSet
 
 TRAIN = "federated_train_alpha_"
 Clients = dict[str, list[int]]
@@ -68,12 +67,14 @@ def write_released(
     train: StoredImages,
     test: StoredImages,
     files: FoundFiles,
-    options: ImageOptions,
+    archive: Path,
+    overwrite: bool,
 ) -> list[Path]:
     """Write every released split for prepared images, below ``splits/released``.
 
     Args:
-        options: where the archive is, and whether other splits are replaced.
+        archive: folder of the official files.
+        overwrite: replace splits that differ.
 
     Returns:
         The files that were written.
@@ -85,7 +86,7 @@ def write_released(
             f"{root}: has images of {origin or 'an unknown source'}, and the released "
             "files count in the archive's order: prepare them from the archive (--overwrite)"
         )
-    names = _names(published, options.source or root, train, test)
+    names = _names(published, archive, train, test)
     _, test_note = _assign(published, files.test, test, names["test"])
     splits: dict[str, Clients] = {}
     notes: dict[str, Any] = {}
@@ -97,7 +98,7 @@ def write_released(
         splits[released_file(alpha)] = clients
         notes[released_file(alpha)] = {**note, "classes_per_client": _summarize(classes)}
     for name, clients in splits.items():
-        _write_clients(root / RELEASED / name, clients, options.overwrite)
+        _write_clients(root / RELEASED / name, clients, overwrite)
     about = {
         "made": "from the released split files: tools/prepare_cifar.py --from",
         "dataset": published.name,

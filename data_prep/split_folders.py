@@ -21,8 +21,8 @@ from fedseg.files import write_text
 from fedseg.partition import Split, read_split, split_paths, write_split
 from fedseg.partition.split_files import UNFINISHED
 
-from .description import Place
 from .disk import Sample
+from .facts import Place
 
 NOTE = "split.json"
 PARTS = ("train", "test")
@@ -134,6 +134,20 @@ def count_samples(made: PreparedSplit) -> dict[str, Any]:
             "checksum": made.test.checksum,
         },
     }
+
+
+def print_splits(splits: Sequence[PreparedSplit], root: Path) -> list[Path]:
+    """Print who holds how many images; returns the folders of the splits."""
+    folders = [root.joinpath("splits", *split.place) for split in splits]
+    for folder, split in zip(folders, splits, strict=True):
+        train, test = count_samples(split).values()
+        sizes = train["images_per_client"]
+        print(
+            f"{folder}: {train['clients']} clients with {train['images']} images, {sizes['min']} "
+            f"to {sizes['max']} each (median {sizes['median']:g}); "
+            f"{', '.join(f'{u}: {n}' for u, n in test['images'].items())}"
+        )
+    return folders
 
 
 def find_published(source: Path, places: Sequence[Place], required: bool) -> dict[Place, Path]:

@@ -21,10 +21,10 @@ from fedseg.datasets.templates import fields_of
 from fedseg.names import DISTRIBUTIONS, IDDA_SETTINGS
 from fedseg.partition import Split
 
-from .description import Place
 from .disk import Images, Sample
+from .facts import Place
 from .parallel import in_threads
-from .segmentation_sets import CITIES, CITYSCAPES, DOMAINS, IDDA
+from .street_sets import CITIES, CITYSCAPES, DOMAINS, IDDA
 
 T = TypeVar("T", bound=Hashable)
 Presence = Callable[[Sequence[Sample]], np.ndarray]  # samples -> bool [samples, classes]

@@ -7,6 +7,7 @@ what a federated method has to learn and what it must not depend on.
 An image depends on its camera, its part and its number alone.
 """
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +16,12 @@ import cv2
 import numpy as np
 
 from fedseg.core.seeds import generator_for
-from fedseg.files import atomic_writer
+from fedseg.datasets.arrays import INDEX
+from fedseg.errors import DataError
+from fedseg.files import atomic_writer, write_text
 
 CUP, RIM, BACKGROUND = 0, 128, 255  # values of a mask, as in the published ones
+COUNTS = {"train": 40, "test": 16}  # photographs of each site
 VERSION = 1  # goes up when the same name shows another image
 VESSELS = 7
 SHIFT = 4  # bits after the point, of coordinates in cv2's drawing functions
@@ -44,18 +48,32 @@ CAMERAS = {
 }
 
 
-def write_fundus(root: Path, images: Sequence[tuple[str, str, int]], size: int) -> None:
+def draw_sites(root: Path, size: int) -> None:
     """Draw photographs and masks below a root, in the layout of the published ones.
 
+    Those of all sites are there or none are.
+
     Args:
-        images: the camera, the part (``train`` or ``test``) and the number of each.
         size: height and width, pixels.
+
+    Raises:
+        DataError: the folder has other photographs.
     """
-    for camera, part, number in images:
-        photograph, mask = draw_fundus(camera, part, number, size)
-        folder = root / camera / part / "ROIs"
-        _write_png(folder / "mask" / f"{number:03d}.png", mask)
-        _write_png(folder / "image" / f"{number:03d}.png", photograph[..., ::-1])
+    index = {"dataset": "fundus", "synthetic": True, "renderer_version": VERSION, "size": size}
+    text = json.dumps(index, indent=2) + "\n"
+    path = root / INDEX
+    if any((root / camera).exists() for camera in CAMERAS):
+        if not path.is_file() or path.read_text(encoding="utf-8") != text:
+            raise DataError(f"{root}: has other photographs: name another folder with --root.")
+        return
+    write_text(path, text)
+    for camera in CAMERAS:
+        for part, count in COUNTS.items():
+            folder = root / camera / part / "ROIs"
+            for number in range(count):
+                photograph, mask = draw_fundus(camera, part, number, size)
+                _write_png(folder / "mask" / f"{number:03d}.png", mask)
+                _write_png(folder / "image" / f"{number:03d}.png", photograph[..., ::-1])
 
 
 def draw_fundus(camera: str, part: str, number: int, size: int) -> tuple[np.ndarray, np.ndarray]:

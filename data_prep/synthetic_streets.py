@@ -19,10 +19,10 @@ from fedseg.errors import DataError
 from fedseg.files import atomic_writer, read_json, write_text
 from fedseg.partition.split_files import check_path
 
-from .description import PairedSet
 from .disk import Sample
+from .facts import PairedSet
 from .parallel import in_processes, track
-from .segmentation_sets import CITIES, DOMAIN
+from .street_sets import CITIES, DOMAIN
 from .streets import RENDERER_VERSION, TO_CITYSCAPES, TO_IDDA, draws, key, render
 
 _JPEG_QUALITY = 93

@@ -24,7 +24,7 @@ from mmengine.config import Config
 from fedseg.config.components import TEST, TRAIN
 from fedseg.config.compose import setting_file
 from fedseg.config.layers import naming
-from fedseg.data_prep.data_sets import DATA_SETS, owner_of
+from fedseg.data_prep import data_sets
 from fedseg.errors import ConfigError, DataError
 from fedseg.metric_names import flatten
 from fedseg.names import did_you_mean
@@ -451,14 +451,12 @@ def prepare(data_set: str, root: str | Path | None = None, **options: Any) -> Pr
         data_set: cityscapes, idda, camvid, cifar10, cifar100, mnist, landmarks,
             segmentation or a published layout, such as acdc.
         root: its folder; default: ``data/<data_set>``, for rendered shapes ``data/demo_shapes``.
-        options: those of ``fedseg prepare DATA_SET --help``, which are the fields of
-            :class:`fedseg.data_prep.segmentation_sets.IddaOptions`, ``FolderOptions`` and
-            :class:`fedseg.data_prep.image_sets.ImageOptions`, for example.
+        options: those of ``fedseg prepare DATA_SET --help``, as the function ``prepare`` of the
+            data set's module has them, for example :func:`fedseg.data_prep.idda.prepare`.
     """
-    known = [member for description in DATA_SETS.values() for member in description.members]
-    if data_set not in known:
-        hint = did_you_mean(data_set, known)
-        raise ConfigError(f"prepare: unknown {data_set!r}{hint}; known: {', '.join(known)}")
-    description = owner_of(data_set)
-    root = description.root_of(data_set, root and Path(root), options.get("synthetic", False))
-    return Prepared(root, tuple(description.run(data_set, root, **options).splits))
+    if data_set not in data_sets.DATA_SETS:
+        hint = did_you_mean(data_set, data_sets.DATA_SETS)
+        known = ", ".join(data_sets.DATA_SETS)
+        raise ConfigError(f"prepare: unknown {data_set!r}{hint}; known: {known}")
+    outcome = data_sets.prepare(data_set, None if root is None else Path(root), **options)
+    return Prepared(outcome.root, tuple(outcome.splits))

@@ -107,6 +107,9 @@ def test_mistakes_are_user_errors(tmp_path):
         fedseg.prepare("cifar11")
     with pytest.raises(ConfigError, match=r"idda.*'limit_pre_user'.*'limit_per_user'"):
         fedseg.prepare("idda", tmp_path, limit_pre_user=3)
+    for option, value in {"limit_per_user": "3", "setting": ["rain"], "size": (64,)}.items():
+        with pytest.raises(ConfigError, match=f"--{option.replace('_', '-')}.*: "):
+            fedseg.prepare("idda", tmp_path, **{option: value})
 
 
 def test_the_notebook_runs(tmp_path, monkeypatch):

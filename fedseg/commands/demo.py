@@ -39,7 +39,7 @@ def main() -> int | None:
 def train_on_streets(options: Sequence[str]) -> tuple[int, list[Path]]:
     """Render the streets and train both methods; returns the exit code and the runs' folders."""
     from fedseg.commands.sweep import show_sweep
-    from fedseg.data_prep.segmentation import DEMO, prepare_demo_streets
+    from fedseg.data_prep.idda import DEMO, prepare_demo_streets
     from fedseg.runner.sweep import plan_sweep
 
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # two runs at a time have a core each
@@ -82,9 +82,8 @@ def write_page() -> Path:
 
 def train_images(options: Sequence[str]) -> None:
     """Train a CNN on CIFAR-10, or on rendered images and test it on corrupted ones, too."""
-    from fedseg.data_prep.classification import prepare
+    from fedseg.data_prep.cifar import prepare
     from fedseg.data_prep.demo_corruptions import write_corruptions
-    from fedseg.data_prep.image_sets import CIFAR10, ImageOptions
     from fedseg.datasets.arrays import INDEX, is_synthetic
     from fedseg.errors import Interrupted
     from fedseg.names import SHAPES
@@ -99,7 +98,7 @@ def train_images(options: Sequence[str]) -> None:
     config["resume"] = unfinished(config.work_dir)
     config["overwrite"] = not config["resume"]
     print(f"images in {root}", file=sys.stderr, flush=True)
-    prepare(CIFAR10, root, ImageOptions(synthetic=not real))
+    prepare(root, synthetic=not real)
     if not real:
         folder = config.val_dataloader.corrupted.dataset.folder
         text = f"{CORRUPTED_IMAGES} test images under 5 corruptions in {root / folder}"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from fedseg import cli
 from fedseg.commands.main import choose
-from fedseg.data_prep.data_sets import DATA_SETS, owner_of
+from fedseg.data_prep.data_sets import DATA_SETS, command_of, import_family, prepare
 
 WEIGHTS = "weights"  # the only name that is no data set's
 WEIGHTS_DETAILS = """\
@@ -16,35 +16,27 @@ examples:
   fedseg prepare weights tf_efficientnet_lite0
   fedseg prepare weights convnext_tiny convnext_tiny_1k_224_ema.pth
 """
-WAYS = ("source", "download", "npz", "synthetic")  # options that need no root
 
 
 def main() -> None:
     words = sys.argv[1:]
-    titles = {name: data_set.title for name, data_set in DATA_SETS.items()}
-    titles |= {m: "" for d in DATA_SETS.values() for m in d.members if m not in titles}
+    titles = {name: title for name, (_, title) in DATA_SETS.items()}
     titles[WEIGHTS] = "a pretrained encoder of timm, for methods such as efficientnet_lite0"
     name = choose("fedseg prepare DATA_SET", words, titles)
     if name == WEIGHTS:
         write_weights(words[1:])
         return
-    data_set = owner_of(name)
-    if name != data_set.name:  # one of several that a command prepares
-        words = [data_set.name, "--dataset", name, *words[1:]]
-    parser = cli.parser(data_set.purpose, data_set.help)
-    parser.prog = f"fedseg prepare {data_set.name}"
-    data_set.add_arguments(parser)
-    options = vars(parser.parse_args(words[1:]))
-    member, root = options.pop("dataset", data_set.name), options.pop("root")
-    if not any(options.get(way) for way in WAYS):
-        flags = [] if data_set.positional else ["--root"]
-        flags += [data_set.flags[way] for way in WAYS if way in data_set.flags]
-        fix = f"{data_set.fix}{', or give ' if flags else ''}{' or '.join(flags)}"
-        cli.check_there([data_set.root_of(member, root)], fix)
-    from fedseg.report.partition_charts import show_partition
-
-    outcome = data_set.run(member, root, **options)
+    command = command_of(name)
+    if name != command:  # one of several data sets of the command
+        words = [command, "--dataset", name, *words[1:]]
+    family = import_family(command)
+    parser = cli.parser(family.PURPOSE, family.DETAILS)
+    parser.prog = f"fedseg prepare {command}"
+    family.add_arguments(parser)
+    outcome = prepare(command, **vars(parser.parse_args(words[1:])))
     for chart in outcome.charts:
+        from fedseg.report.partition_charts import show_partition
+
         show_partition(*chart)
     print(outcome.closing)
 

@@ -20,8 +20,8 @@ from mmengine.config import Config
 
 from fedseg.config.compose import compose
 from fedseg.config.layers import CONFIGS
-from fedseg.data_prep.cifar import VERIFIED
-from fedseg.data_prep.image_sets import CIFAR10
+from fedseg.data_prep.cifar import CIFAR10
+from fedseg.data_prep.cifar_files import VERIFIED
 from fedseg.datasets.arrays import write_images
 from tests.conftest import CONFIG, NETWORK, write_streets
 from tests.data_prep.test_released_splits import Released

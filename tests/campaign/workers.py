@@ -22,8 +22,7 @@ import toyseg
 
 from fedseg.config.compose import compose
 from fedseg.config.layers import CONFIGS
-from fedseg.data_prep.segmentation import prepare_streets
-from fedseg.data_prep.segmentation_sets import IDDA, IddaOptions
+from fedseg.data_prep import idda
 from fedseg.parallel.ray_start import start_ray
 from tests.campaign.sound import QUIET
 
@@ -41,9 +40,15 @@ RUNS: dict[str, tuple[list[str], dict[str, Any]]] = {  # methods, and what is ch
 
 def render(folder: Path, size: tuple[int, int], images: int) -> None:
     """Streets with so many images of each client in ``folder / "streets"``."""
-    chosen = {"distribution": ["heterogeneous"], "setting": ["rainy"], "synthetic": True}
-    options = IddaOptions(**chosen, size=size, limit_per_user=images, limit_test=1)
-    prepare_streets(IDDA, folder / "streets", options)
+    idda.prepare(
+        folder / "streets",
+        distribution=["heterogeneous"],
+        setting=["rainy"],
+        synthetic=True,
+        size=size,
+        limit_per_user=images,
+        limit_test=1,
+    )
 
 
 def streets(folder: Path, methods: list[str], changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ import torch
 
 from fedseg.commands import demo
 from fedseg.config.check import complete_config
-from fedseg.data_prep import segmentation
+from fedseg.data_prep import idda
 from fedseg.registry import MODELS, build
 from fedseg.runner.experiment import load_config
 
@@ -16,7 +16,7 @@ def test_the_configs_read_what_the_demo_renders():
         config = load_config(demo.SETTING, names)
         place, train = "splits/heterogeneous/rainy", config.train_dataloader.dataset
         assert train.type == "IDDADataset" and train.split == f"{place}/train"
-        assert train.data_root == str(segmentation.DEMO)
+        assert train.data_root == str(idda.DEMO)
         for loader in config.val_dataloader.values():
             assert loader.dataset.data_root == train.data_root
             assert loader.dataset.split == f"{place}/test"
@@ -34,8 +34,8 @@ def test_the_demo_renders_the_published_number_of_clients(tmp_path, monkeypatch)
         asked.update(root=root, files=list(files), size=size)
 
     monkeypatch.setattr(synthetic_streets, "write_streets", remember)
-    segmentation.prepare_demo_streets(tmp_path)
-    segmentation.prepare_demo_streets(tmp_path)  # a second time changes nothing
+    idda.prepare_demo_streets(tmp_path)
+    idda.prepare_demo_streets(tmp_path)  # a second time changes nothing
     assert asked["size"] == (232, 128)
     assert len(asked["files"]) == 69 * 8 + 69 + 35
     split = tmp_path / "splits" / "heterogeneous" / "rainy"

@@ -1,5 +1,6 @@
 """The command ``fedseg``: it finds its sub-commands, and --help of none imports anything slow."""
 
+import inspect
 import os
 import sys
 from argparse import ArgumentTypeError
@@ -10,13 +11,13 @@ from command_line import ROOT, python
 from fedseg import cli
 from fedseg.commands import main as command
 from fedseg.config.descriptions import Description, read_description
-from fedseg.data_prep.data_sets import DATA_SETS
-from fedseg.data_prep.description import resolve
+from fedseg.data_prep.data_sets import DATA_SETS, command_of, import_family
 from fedseg.errors import ConfigError, ResourceError
 
 SLOW = ("mmengine", "numpy", "torch")
 WORDS = [[name] for name in command.COMMANDS if name != "prepare"]
-WORDS += [["prepare", name] for name in (*DATA_SETS, "weights")]
+PREPARE = [name for name in DATA_SETS if command_of(name) == name]
+WORDS += [["prepare", name] for name in (*PREPARE, "weights")]
 
 
 @pytest.fixture
@@ -49,7 +50,7 @@ for words in {WORDS!r}:
 
 
 def test_what_is_not_there_is_told_before_anything_slow_is_imported(tmp_path):
-    lines = [["prepare", name] for name in DATA_SETS]
+    lines = [["prepare", name] for name in PREPARE]
     lines += [["train", "idda_rainy"], ["test", "idda_rainy", "no.pth"], ["compare", "a", "b"]]
     lines += [["curvature", "no"], ["landscape", "line", "no", "no"], ["leaderboard", "no"]]
     lines += [["predict", "no", "-", "--out", "out"], ["test", "."]]
@@ -75,9 +76,18 @@ def test_every_tool_of_the_repository_is_a_command():
     assert {"train", "test", "prepare_idda"} <= tools <= {"_".join(words) for words in WORDS}
 
 
-def test_functions_that_data_sets_name_exist():
-    for data_set in DATA_SETS.values():
-        assert callable(resolve(data_set.prepare))
+@pytest.mark.parametrize("name", DATA_SETS)
+def test_the_module_of_a_data_set_has_its_name_its_options_and_its_function(name):
+    """What the command has and what the function takes are the same."""
+    family = import_family(name)
+    parser = cli.parser(family.PURPOSE, family.DETAILS)
+    family.add_arguments(parser)
+    options = vars(parser.parse_args([]))
+    assert options.pop("root") is None
+    parameters = inspect.signature(family.prepare).parameters
+    assert {"root": None, **options} == {p.name: p.default for p in parameters.values()}
+    if name != command_of(name):
+        assert parser.parse_args(["--dataset", name]).dataset == name
 
 
 def test_the_folder_of_an_experiments_only_seed_is_its_run(tmp_path):

@@ -5,7 +5,6 @@ import pkgutil
 import pydoc
 import re
 import sys
-from dataclasses import replace
 from importlib import import_module
 
 import pytest
@@ -19,9 +18,9 @@ from fedseg.commands.prepare import main as prepare
 from fedseg.config.components import TEST, VAL
 from fedseg.config.compose import known_configs
 from fedseg.config.layers import find_layer, layers_of, nested
-from fedseg.data_prep import segmentation
-from fedseg.data_prep.data_sets import owner_of
-from fedseg.data_prep.description import Outcome
+from fedseg.data_prep import feddrive, idda
+from fedseg.data_prep.data_sets import DATA_SETS
+from fedseg.data_prep.outcome import Outcome
 from fedseg.datasets import SegmentationDataset, StoredImages
 from fedseg.errors import ConfigError, DataError
 from fedseg.names import MADE_BY, PREPARED_BY, made_by
@@ -180,7 +179,7 @@ def test_every_setting_says_what_makes_its_data(tmp_path, monkeypatch):
             continue
         command = rest.partition("make it with ")[2].removesuffix(", or set data_root")
         words = command.split()
-        assert words[:2] == ["fedseg", "prepare"] and owner_of(words[2])
+        assert words[:2] == ["fedseg", "prepare"] and words[2] in DATA_SETS
         usual = root if words[2] == "cifar" else f"data/{words[2]}"
         if words[2] == "mapillary_a":
             usual = words[3]
@@ -190,13 +189,13 @@ def test_every_setting_says_what_makes_its_data(tmp_path, monkeypatch):
 def test_a_demos_streets_are_what_the_demo_renders(monkeypatch):
     calls = []
 
-    def prepare_streets(_, root, options):
-        calls.append((root, replace(options, overwrite=False)))
-        return Outcome()
+    def prepare_feddrive(_, root, *build, overwrite, **options):
+        calls.append((root, options))
+        return Outcome(root)
 
-    monkeypatch.setattr(segmentation, "prepare_streets", prepare_streets)
+    monkeypatch.setattr(feddrive, "prepare_feddrive", prepare_feddrive)
     monkeypatch.setattr(sys, "argv", MADE_BY["data/demo_weather"].split()[1:])
-    segmentation.prepare_demo_streets()
+    idda.prepare_demo_streets()
     prepare()
     assert calls[0] == calls[1]
     assert made_by("fedseg prepare idda", "./data/demo_weather") == MADE_BY["data/demo_weather"]

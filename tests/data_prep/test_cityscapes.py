@@ -5,9 +5,9 @@ from statistics import median
 import numpy as np
 from prepare_tools import presence, sizes
 
-from fedseg.data_prep.segmentation import rendered_files
-from fedseg.data_prep.segmentation_sets import CITIES, CITYSCAPES
+from fedseg.data_prep.paired_images import rendered_files
 from fedseg.data_prep.split_rules import build_cityscapes
+from fedseg.data_prep.street_sets import CITIES, CITYSCAPES
 from fedseg.datasets import CityscapesDataset
 from fedseg.datasets.templates import fields_of
 

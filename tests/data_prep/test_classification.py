@@ -10,8 +10,9 @@ from prepare_tools import snapshot, tool
 from torchvision import datasets
 
 import fedseg
-from fedseg.data_prep import classification, mnist
-from fedseg.data_prep.image_sets import CIFAR10, CIFAR100, MNIST
+from fedseg.data_prep import classification, mnist_files
+from fedseg.data_prep.cifar import CIFAR10, CIFAR100
+from fedseg.data_prep.mnist import MNIST
 from fedseg.datasets import CIFAR10Dataset, CIFAR100Dataset, MNISTDataset
 from fedseg.datasets.arrays import write_images
 from fedseg.errors import ConfigError
@@ -230,7 +231,7 @@ def test_mnist(tmp_path, prepare, monkeypatch):
     assert f"{file}: must be the official file" in prepare.fails(*words)
     file.unlink()
     assert f"{file}: is missing" in prepare.fails(*words)
-    assert len(mnist.SHA256) == 4
+    assert len(mnist_files.SHA256) == 4
 
 
 def test_options_that_mnist_lacks_are_not_offered(tmp_path, prepare, capsys):

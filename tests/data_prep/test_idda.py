@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from prepare_tools import presence, sizes, use_fewer, write_pair
 
-from fedseg.data_prep.segmentation import rendered_files, verify
-from fedseg.data_prep.segmentation_sets import DOMAINS, IDDA
+from fedseg.data_prep.paired_images import rendered_files, verify
 from fedseg.data_prep.split_rules import build_idda, is_unseen
+from fedseg.data_prep.street_sets import DOMAINS, IDDA
 from fedseg.datasets import IDDADataset
 from fedseg.datasets.templates import fields_of
 from fedseg.errors import DataError
@@ -76,7 +76,7 @@ def test_file_names():
 
 
 def test_it_scales_with_fewer_images(monkeypatch):
-    few = use_fewer(monkeypatch, "idda", 5)
+    few = use_fewer(monkeypatch, 5)
     train, test = build_idda(rendered_files(few), ("uniform", "rainy"), 0)
     assert sizes(train) == [4] * 69
     assert domains_per_client(train) == [4] * 69
@@ -103,7 +103,7 @@ def test_class_imbalance_names_clients_after_their_rarest_classes():
 
 
 def test_verification_reports_the_first_kind_of_fault(tmp_path, monkeypatch):
-    few = use_fewer(monkeypatch, "idda", 2)
+    few = use_fewer(monkeypatch, 2)
     with pytest.raises(DataError, match="IDDAsmall"):
         verify(few, tmp_path)
     base = tmp_path / "IDDAsmall"

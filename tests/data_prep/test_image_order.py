@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from image_files import image_set, write_npz
 
+from fedseg.data_prep.cifar import CIFAR10
 from fedseg.data_prep.image_order import write_order
-from fedseg.data_prep.image_sets import CIFAR10
 from fedseg.datasets import CIFAR10Dataset
 
 SHIPPED = Path(__file__).parents[2] / "docs" / "runs" / "clients" / "cifar10_order.npz"

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 from landmark_files import TEST, TRAIN, image_id, rows, write_annotations, write_landmarks
 
-from fedseg.data_prep.description import Selection
-from fedseg.data_prep.image_sets import LANDMARKS
+from fedseg.data_prep.facts import Selection
+from fedseg.data_prep.landmarks import LANDMARKS
 
 
 @pytest.fixture

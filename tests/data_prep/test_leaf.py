@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from leaf_files import USERS, write_femnist, write_shakespeare
 
-from fedseg.data_prep.image_sets import FEMNIST, SHAKESPEARE
+from fedseg.data_prep.leaf import FEMNIST, SHAKESPEARE
 from fedseg.datasets import FEMNISTDataset, ShakespeareDataset
 from fedseg.partition import NaturalPartition
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from prepare_tools import snapshot
 
-from fedseg.data_prep.image_sets import CIFAR10, CIFAR100
+from fedseg.data_prep.cifar import CIFAR10, CIFAR100
 from fedseg.datasets import CIFAR10Dataset, CIFAR100Dataset
 from fedseg.errors import DataError
 from fedseg.partition import ReleasedPartition

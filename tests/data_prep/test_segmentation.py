@@ -11,13 +11,12 @@ from prepare_tools import snapshot, tool, use_fewer, write_pair
 
 from fedseg.cli import run
 from fedseg.config.check import complete_config
-from fedseg.data_prep import synthetic_streets
-from fedseg.data_prep.data_sets import DATA_SETS
-from fedseg.data_prep.description import next_command
-from fedseg.data_prep.segmentation import rendered_files
-from fedseg.data_prep.segmentation_sets import CITYSCAPES, IDDA
+from fedseg.data_prep import cityscapes, synthetic_streets
+from fedseg.data_prep.outcome import next_command
+from fedseg.data_prep.paired_images import rendered_files
 from fedseg.data_prep.split_folders import limit
 from fedseg.data_prep.split_rules import build_cityscapes, build_idda
+from fedseg.data_prep.street_sets import CITYSCAPES, IDDA
 from fedseg.datasets import CityscapesDataset, IDDADataset
 from fedseg.errors import DataError
 from fedseg.loaders.streaming import StreamingData
@@ -50,7 +49,7 @@ def rendered(monkeypatch):
 def test_synthetic_idda_writes_every_split_and_the_same_bytes_again(
     tmp_path, rendered, prepare, monkeypatch
 ):
-    use_fewer(monkeypatch, "idda", 11)
+    use_fewer(monkeypatch, 11)
     for root in ("one", "two"):
         arguments = ("--root", tmp_path / root, "--synthetic")
         shown = prepare("idda", *arguments, "--setting", "rainy")
@@ -100,7 +99,7 @@ def write_parts(folder, train, test):
 def test_from_copies_published_files_unchanged_and_counts_what_is_missing(
     tmp_path, prepare, monkeypatch
 ):
-    few = use_fewer(monkeypatch, "idda", 5)
+    few = use_fewer(monkeypatch, 5)
     source, root = tmp_path / "source", tmp_path / "root"
     for setting in IDDA.settings:
         folder = source / "data" / "heterogeneous" / setting
@@ -188,7 +187,7 @@ def test_from_refuses_what_is_no_split_of_this_data_set(tmp_path, prepare):
 
 
 def test_another_split_is_not_overwritten_unasked(tmp_path, rendered, prepare, monkeypatch):
-    use_fewer(monkeypatch, "idda", 5)
+    use_fewer(monkeypatch, 5)
     base = ("idda", "--root", tmp_path, "--synthetic")
     which = ("--setting", "bus", "--distribution", "uniform")
     prepare(*base, *which)
@@ -204,7 +203,7 @@ def test_another_split_is_not_overwritten_unasked(tmp_path, rendered, prepare, m
 def test_an_interrupted_replacement_is_not_read_until_it_is_repeated(
     tmp_path, rendered, prepare, monkeypatch
 ):
-    use_fewer(monkeypatch, "idda", 5)
+    use_fewer(monkeypatch, 5)
     base = ("idda", "--root", tmp_path, "--synthetic")
     which = ("--setting", "bus", "--distribution", "uniform")
     prepare(*base, *which)
@@ -279,7 +278,7 @@ def test_cityscapes_verification_and_split(tmp_path, monkeypatch, prepare):
         split, city = folder.split("/")
         folders[split][city] = count
     few = replace(CITYSCAPES, folders=folders)
-    monkeypatch.setitem(DATA_SETS["cityscapes"].members, "cityscapes", few)
+    monkeypatch.setattr(cityscapes, "CITYSCAPES", few)
     for samples in rendered_files(few).values():
         for sample in samples:
             write_pair(tmp_path / "leftImg8bit", tmp_path / "gtFine", sample)

@@ -5,8 +5,7 @@ import pytest
 from prepare_tools import presence, write_pair
 
 from fedseg.core.seeds import generator_for
-from fedseg.data_prep.segmentation import rendered_files
-from fedseg.data_prep.segmentation_sets import CITYSCAPES, IDDA
+from fedseg.data_prep.paired_images import rendered_files
 from fedseg.data_prep.split_rules import (
     build_cityscapes,
     build_idda,
@@ -16,6 +15,7 @@ from fedseg.data_prep.split_rules import (
     read_presence,
     spread_groups,
 )
+from fedseg.data_prep.street_sets import CITYSCAPES, IDDA
 from fedseg.datasets import IDDADataset
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from prepare_tools import snapshot
 
-from fedseg.data_prep.segmentation import rendered_files
-from fedseg.data_prep.segmentation_sets import CITYSCAPES, IDDA
+from fedseg.data_prep.paired_images import rendered_files
+from fedseg.data_prep.street_sets import CITYSCAPES, IDDA
 from fedseg.data_prep.synthetic_streets import write_streets
 from fedseg.errors import DataError
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fedseg.commands.demo import METHODS, SETTING
-from fedseg.data_prep.segmentation import prepare_demo_streets
+from fedseg.data_prep.idda import prepare_demo_streets
 from fedseg.runs.schema import FILE_NAME, Results, read_results
 
 pytestmark = pytest.mark.figures

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from command_line import run as tool
 
-from fedseg.data_prep.segmentation import rendered_files
-from fedseg.data_prep.segmentation_sets import IDDA
+from fedseg.data_prep.paired_images import rendered_files
 from fedseg.data_prep.split_rules import build_idda
+from fedseg.data_prep.street_sets import IDDA
 from fedseg.partition import write_split
 from fedseg.partition.split_files import Split
 

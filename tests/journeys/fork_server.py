@@ -16,7 +16,7 @@ from pathlib import Path
 IMPORTED = (
     "fedseg.commands.main",
     "fedseg.data_prep.classification",
-    "fedseg.data_prep.segmentation",
+    "fedseg.data_prep.feddrive",
     "fedseg.leaderboard.page",
     "fedseg.models",
     "fedseg.report.pictures",

@@ -11,7 +11,7 @@ from unittest import mock
 import numpy as np
 from PIL import Image
 
-from fedseg.data_prep import segmentation, synthetic_streets
+from fedseg.data_prep import idda, synthetic_streets
 from fedseg.data_prep.synthetic_shapes import write_shapes
 from fedseg.datasets.arrays import write_images
 
@@ -64,7 +64,7 @@ def demo_streets(folder: Path) -> None:
             yield
 
     with mock.patch.object(synthetic_streets, "in_processes", write):
-        segmentation.prepare_demo_streets(folder / "data" / "demo_weather")
+        idda.prepare_demo_streets(folder / "data" / "demo_weather")
 
 
 def photograph(path: Path, width: int = 96, height: int = 64) -> None:

@@ -9,10 +9,11 @@ from command_lines import advised_commands, parse, printed_commands, small
 from named_options import help_of
 
 from fedseg.commands.main import COMMANDS
-from fedseg.data_prep.data_sets import DATA_SETS
+from fedseg.data_prep.data_sets import DATA_SETS, command_of
 from fedseg.names import MADE_BY, PREPARED_BY, made_by
 
-HELP = [*COMMANDS, *(f"prepare {name}" for name in DATA_SETS), "leaderboard verify"]
+PREPARE = [f"prepare {name}" for name in DATA_SETS if command_of(name) == name]
+HELP = [*COMMANDS, *PREPARE, "leaderboard verify"]
 
 
 def test_examples_of_every_help_are_read_by_the_command_itself():

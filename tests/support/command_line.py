@@ -26,7 +26,7 @@ _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(
     [
         "fedseg.data_prep.classification",
-        *("fedseg.data_prep.segmentation", "fedseg.leaderboard.page", "fedseg.models"),
+        *("fedseg.data_prep.feddrive", "fedseg.leaderboard.page", "fedseg.models"),
         *("fedseg.report.pictures", "fedseg.report.summary", "fedseg.runner.experiment"),
         "torch.utils.tensorboard",
     ]

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from torchvision import datasets
 
-from fedseg.data_prep import mnist
-from fedseg.data_prep.description import ImageSet
+from fedseg.data_prep import mnist_files
+from fedseg.data_prep.facts import ImageSet
 
 SPLITS = ("train", "test")
 
@@ -93,4 +93,4 @@ def _write_idx(patch: pytest.MonkeyPatch, path: Path, array: np.ndarray) -> None
     shape = b"".join(length.to_bytes(4, "big") for length in array.shape)
     data = bytes([0, 0, 8, array.ndim]) + shape + array.tobytes()
     path.write_bytes(data)
-    patch.setitem(mnist.SHA256, path.name, hashlib.sha256(data).hexdigest())
+    patch.setitem(mnist_files.SHA256, path.name, hashlib.sha256(data).hexdigest())

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedseg.data_prep.image_sets import SHAKESPEARE
+from fedseg.data_prep.leaf import SHAKESPEARE
 
 USERS = [f"f{number:04d}_07" for number in range(12)]
 

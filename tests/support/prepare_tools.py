@@ -8,7 +8,7 @@ import numpy as np
 
 from fedseg.commands.main import run
 from fedseg.core.seeds import generator_for
-from fedseg.data_prep.data_sets import DATA_SETS
+from fedseg.data_prep import idda
 
 
 def tool(name, *arguments):
@@ -22,12 +22,11 @@ def tool(name, *arguments):
         sys.argv = before
 
 
-def use_fewer(patch, name, count):
-    """Let a set of photographs have so many in each folder; returns its description."""
-    members = DATA_SETS[name].members
-    folders = {f: dict.fromkeys(d, count) for f, d in members[name].folders.items()}
-    patch.setitem(members, name, replace(members[name], folders=folders))
-    return members[name]
+def use_fewer(patch, count):
+    """Let IDDA have so many photographs in each domain; returns what is published then."""
+    folders = {"": dict.fromkeys(idda.IDDA.folders[""], count)}
+    patch.setattr(idda, "IDDA", replace(idda.IDDA, folders=folders))
+    return idda.IDDA
 
 
 def snapshot(folder, leaving=(".png", "label_classes.json")):

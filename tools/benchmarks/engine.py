@@ -13,7 +13,7 @@ from mmengine.config import Config
 
 from fedseg.config.components import DEFAULT_HOOKS
 from fedseg.core.client_data import ClientData
-from fedseg.data_prep.segmentation import prepare_demo_streets
+from fedseg.data_prep.idda import prepare_demo_streets
 from fedseg.optim import OptimWrapper, build_local_optimizer
 from fedseg.runner.runner import FederatedRunner
 from fedseg.runner.sampler import FixedSampler

@@ -12,10 +12,11 @@ import numpy as np
 from fedseg.datasets.arrays import SPLITS
 from fedseg.errors import DataError, ResourceError
 
-from .description import ImageSet, Labeled, Part
+from .facts import ImageSet
+from .labeled import Labeled, Part
 
 
-def read_femnist(published: ImageSet, folder: Path, _download: bool) -> Labeled:
+def read_femnist(published: ImageSet, folder: Path) -> Labeled:
     """Read both files, writers in their order.
 
     Raises:
