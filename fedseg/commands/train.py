@@ -1,7 +1,6 @@
 """Run a federated experiment: fedseg train CONFIG [--with METHOD ...] (see --help)."""
 
 import argparse
-import gc
 import sys
 from pathlib import Path
 
@@ -34,8 +33,6 @@ def main() -> int:
     parser.add_argument("--quiet", action="store_true", help=text)
     arguments = vars(parser.parse_args())
     name, dry_run, quiet = (arguments.pop(key) for key in ("config", "dry_run", "quiet"))
-    if dry_run:
-        gc.disable()  # many objects and little garbage: looking for it is a tenth of the time
     from fedseg.runner.experiment import load_config, train
 
     config = load_config(name, **arguments)

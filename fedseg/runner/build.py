@@ -52,7 +52,6 @@ from fedseg.core.local_state import LocalState
 from fedseg.core.messages import Payload
 from fedseg.core.seeds import seed_for
 from fedseg.datasets.arrays import is_rendered
-from fedseg.datasets.segmentation import SegmentationDataset
 from fedseg.engine.trainer import ClientTrainer
 from fedseg.errors import ConfigError, DataError, lacks_memory
 from fedseg.evaluation.domains import FederatedValLoop
@@ -603,7 +602,7 @@ def check_tests(dataset: Any, tests: Sequence[EvaluationSet]) -> None:
 
 def _is_labeled(dataset: Any) -> bool:
     """False for label maps without a pixel of a class; True for data sets without label maps."""
-    return not isinstance(dataset, SegmentationDataset) or dataset.has_labels()
+    return not hasattr(dataset, "has_labels") or dataset.has_labels()
 
 
 def _compare_classes(field: str, tested: Sequence[str], trained: Sequence[str]) -> None:

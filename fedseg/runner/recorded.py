@@ -23,7 +23,6 @@ from fedseg.checks import walk
 from fedseg.cli import NO_CHECKPOINT
 from fedseg.config.check import complete_config, drop_weights, trains_clients
 from fedseg.config.layers import naming
-from fedseg.datasets.transforms import is_foreign_transform
 from fedseg.errors import DEBUG, ConfigError, DataError, UserError, is_system_error
 from fedseg.files import own_path, sha256
 from fedseg.runner.checkpoint import CHECKPOINTS, checkpoints
@@ -205,8 +204,15 @@ def _unknown_types(value: Any, field: str, allowed: Collection[str]) -> Iterator
         if "_scope_" in part:
             raise ConfigError(f"{place}._scope_: is not allowed in a recorded config")
         kind = part.get("type", "")
-        if kind and not (isinstance(kind, str) and (kind in allowed or is_foreign_transform(kind))):
+        if kind and not (isinstance(kind, str) and (kind in allowed or _is_transform(kind))):
             yield f"{place}.type", kind
+
+
+def _is_transform(name: str) -> bool:
+    """True if albumentations has a transform of this name."""
+    from fedseg.datasets.transforms import is_foreign_transform  # imports for half a second
+
+    return is_foreign_transform(name)
 
 
 def _check_model(value: Any, field: str) -> None:

@@ -80,8 +80,10 @@ class Forks:
             return Output(code, output.read())
 
     def close(self) -> None:
-        self.server.stdin.close()
+        self.server.terminate()  # the end of its input would not do: forks of the tests hold it open
         self.server.wait()
+        self.server.stdin.close()
+        self.server.stdout.close()
 
 
 class Terminal:
