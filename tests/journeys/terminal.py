@@ -80,7 +80,7 @@ class Forks:
             return Output(code, output.read())
 
     def close(self) -> None:
-        self.server.terminate()  # the end of its input would not do: forks of the tests hold it open
+        self.server.terminate()  # a fork of the tests may hold its input open
         self.server.wait()
         self.server.stdin.close()
         self.server.stdout.close()
