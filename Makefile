@@ -23,7 +23,7 @@ help:
 	@echo "make test         lint, formatting, types and tests"
 	@echo "make check        lint, formatting, types and the tests of a minute, for every save"
 	@echo "make new-user     what the README and the pages say, in an empty environment"
-	@echo "make campaign     1,750 damaged inputs and 56 killed runs; SEED=... for given ones"
+	@echo "make campaign     2,000 damaged inputs and 56 killed runs; SEED=... for given ones"
 	@echo "make figures      train the demos and compare with the documented figures"
 	@echo "make lint         lint, formatting and types only"
 	@echo "make format       format the sources"

@@ -92,6 +92,14 @@ KINDS: dict[str, tuple[int, list[Source]]] = {
             ("train", "data/dataset.json", JSON),
         ],
     ),
+    "own": (
+        250,
+        [
+            ("prepare own", "root/images/*", (d.CUTS, d.FOREIGN, d.PLACES, d.PICTURES, d.lost)),
+            ("prepare own", "root/labels/*", (d.BYTES, d.PLACES, d.PICTURES, d.MAPS, d.lost)),
+            ("prepare own", "root/classes.txt", (d.CLASSES, PLACES, d.FOREIGN)),
+        ],
+    ),
     "archive": (
         200,
         [

@@ -109,6 +109,19 @@ PLACES = st.sampled_from(
     ]
 )
 
+
+def lost(path: Path) -> Damages:
+    """One of a pair's two files taken away, under another name, or with another suffix."""
+    fields = (path.stem, "renamed")
+    names = [f"renamed{path.suffix}"]
+    names += [path.stem + ending for ending in (".jpg", ".png", ".txt") if ending != path.suffix]
+    moves = [
+        Damage(f"now {name}", lambda file, name=name: file.rename(file.with_name(name)), fields)
+        for name in names
+    ]
+    return st.sampled_from([Damage("taken away", Path.unlink, fields), *moves])
+
+
 # ---------------------------------------------------------------- values in nested dicts and lists
 
 ODD: dict[type, list[Any]] = {
@@ -418,6 +431,33 @@ ARRAYS = st.sampled_from(
         _array("empty", lambda array: array[:0]),
         _array("of objects", lambda array: np.array([Payload(CANARY)])),
         Damage("a bomb", _bomb),
+    ]
+)
+
+# ---------------------------------------------------------------- class names
+
+
+def _lines(what: str, change: Callable[[list[str]], list[str]]) -> Damage:
+    return Damage(
+        what, lambda path: path.write_text("\n".join(change(path.read_text().splitlines())))
+    )
+
+
+CLASSES = st.sampled_from(
+    [
+        _lines("a class twice", lambda lines: [*lines, lines[0]]),
+        _lines("a class less", lambda lines: lines[:-1]),
+        _lines("no class", lambda lines: []),
+        _lines("two numbers of a color", lambda lines: [*lines[:-1], "tree,1,2"]),
+        _lines("a color of 256", lambda lines: [*lines[:-1], "tree,0,0,256"]),
+        _lines("a color of letters", lambda lines: [*lines[:-1], "tree,red,0,0"]),
+        _lines("no name", lambda lines: [*lines[:-1], ",1,2,3"]),
+        _lines("300 classes", lambda lines: [*lines, *(f"class {i}" for i in range(300))]),
+        _lines("a control character", lambda lines: [*lines[:-1], "tr\0ee"]),
+        Damage("UTF-16", lambda path: path.write_text(path.read_text(), encoding="utf-16")),
+        Damage(
+            "Latin-1", lambda path: path.write_bytes("Stra\xdfe\nHimmel\nBaum\n".encode("latin-1"))
+        ),
     ]
 )
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import cv2
 import image_files
 import prepare_tools
 import torch
@@ -23,7 +24,7 @@ from fedseg.config.layers import CONFIGS
 from fedseg.data_prep.cifar import CIFAR10
 from fedseg.data_prep.cifar_files import VERIFIED
 from fedseg.datasets.arrays import write_images
-from tests.conftest import CONFIG, NETWORK, write_streets
+from tests.conftest import CONFIG, NETWORK, street, write_streets
 from tests.data_prep.test_released_splits import Released
 
 QUIET = {"progress": None, "pictures": None}
@@ -86,6 +87,18 @@ def _streets(folder: Path) -> None:
     (folder / "config.py").write_text(CONFIG.format(root="data"))
 
 
+def _own(folder: Path) -> None:
+    """Six photographs and label maps of one's own, and the names of their three classes."""
+    for name in ("images", "labels"):
+        (folder / "root" / name).mkdir(parents=True)
+    for number in range(6):
+        image, ids = street(number)
+        ending = ".jpg" if number % 2 else ".png"
+        assert cv2.imwrite(str(folder / f"root/images/photo{number}{ending}"), image)
+        assert cv2.imwrite(str(folder / f"root/labels/photo{number}.png"), ids % 3)
+    (folder / "root/classes.txt").write_text("road,128,64,128\nsky,70,130,180\ntree,60,130,40\n")
+
+
 def _archives(folder: Path) -> None:
     """CIFAR in .npz files."""
     images = image_files.image_set(10, train=3, test=1)
@@ -105,6 +118,7 @@ TEMPLATES: dict[str, Callable[[Path], Any]] = {
     "finished": _finished,
     "stopped": _stopped,
     "streets": _streets,
+    "own": _own,
     "archives": _archives,
     "released": _released,
 }
@@ -190,6 +204,10 @@ class Command:
 LAST = "run/checkpoints/round_000004.pth"
 SHORT = "--cfg-options train_cfg.max_rounds=1 default_hooks.pictures=None"
 RELEASED = "prepare_cifar.py --root root --from files"
+OWN = (
+    "fedseg prepare segmentation root --images images/{name}.{ending} --labels labels/{name}.png "
+    "--classes root/classes.txt --clients 2"
+)
 COMMANDS = {
     "train": Command("digits", "train.py config.py --work-dir run", trained),
     "train with a split file": Command("digits", "train.py fixed.py --work-dir run", trained),
@@ -201,6 +219,7 @@ COMMANDS = {
     "board": Command("finished", "leaderboard.py run other --out out", written),
     "compare": Command("finished", "fedseg compare other run --out out", written),
     "resume": Command("stopped", "train.py config.py --work-dir run --resume", trained, True),
+    "prepare own": Command("own", OWN, prepared),
     "prepare npz": Command("archives", "prepare_cifar.py --root root --npz npz", prepared),
     "prepare released": Command("released", RELEASED, prepared),
 }
