@@ -19,13 +19,12 @@ COLOR_WITHOUT_COMMAS = re.compile(r".*\s\d{1,3}\s+\d{1,3}\s+\d{1,3}")
 NO_CLASS = "__ignore__"  # labelme's first line
 
 
-def read_classes(path: Path, first: int = 0) -> tuple[list[str], list[list[int]]]:
+def read_classes(path: Path) -> tuple[list[str], list[list[int]]]:
     """Names by id and, where the lines have them, colors [r, g, b] by id.
 
     Args:
         path: a text file with ``NAME`` or ``NAME,R,G,B`` a line; blank lines and labelme's
             ``__ignore__`` do not count.
-        first: the id of the first class.
     """
     names: list[str] = []
     colors: list[list[int]] = []
@@ -41,8 +40,8 @@ def read_classes(path: Path, first: int = 0) -> tuple[list[str], list[list[int]]
             colors.append(color)
         if len(colors) not in (0, len(names)):
             raise DataError(f"{path}: line {number}: give each class a color, or none.")
-    if not 1 <= len(names) <= IGNORE - first:
-        raise DataError(f"{path}: must name 1 to {IGNORE - first} classes, not {len(names)}.")
+    if not 1 <= len(names) <= IGNORE:
+        raise DataError(f"{path}: must name 1 to {IGNORE} classes, not {len(names)}.")
     return names, colors
 
 

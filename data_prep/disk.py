@@ -1,6 +1,5 @@
 """Images and label maps on disk: which are pairs, and whether their headers fit."""
 
-import glob
 import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -83,12 +82,6 @@ def find_pairs(roots: Sequence[Path], images: str, labels: str) -> Pairs:
     return Pairs(samples, alone, [label for label in maps if label not in image_of])
 
 
-def annotations_of(folder: Path, ending: str) -> list[str]:
-    """List the files below a folder that another tool has written, sorted by path."""
-    paths = glob.glob(f"**/*{ending}", root_dir=folder, recursive=True)
-    return sorted(path for path in paths if not path.startswith("splits/"))
-
-
 def check_files(
     samples: Sequence[Sample],
     roots: tuple[Path, Path],
@@ -100,7 +93,7 @@ def check_files(
 
     Args:
         roots: of images and of labels, in ``data_root``.
-        published: width and height; where images have others, a sentence is printed.
+        published: width and height; where images have other_sizes, a sentence is printed.
     """
     paths = {str(roots[0] / image) for image, _ in samples}
     paths |= {str(roots[1] / label) for _, label in samples}
@@ -129,12 +122,12 @@ def check_files(
         else:
             sizes[result] += 1
     findings.raise_any()
-    others = Counter({size: count for size, count in sizes.items() if size != published})
-    if published is not None and others and not is_synthetic(data_root):
-        ((width, height), _), *_ = others.most_common(1)
+    other_sizes = Counter({size: count for size, count in sizes.items() if size != published})
+    if published is not None and other_sizes and not is_synthetic(data_root):
+        ((width, height), _), *_ = other_sizes.most_common(1)
         print(
-            f"{others.total()} of {sizes.total()} images are not {published[0]}x{published[1]}, as "
-            f"they are published (most of them are {width}x{height}): results are not comparable "
+            f"{other_sizes.total()} of {sizes.total()} images are not {published[0]}x{published[1]}, "
+            f"as they are published (most of them are {width}x{height}): results are not comparable "
             "with published ones."
         )
 

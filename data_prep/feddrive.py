@@ -76,13 +76,15 @@ def prepare_feddrive(
     if any(limits.values()):
         splits = [_limited(data_set, split, limits) for split in splits]
     check_free(root, splits, overwrite)
-    samples = sorted({s for split in splits for part in split.parts for s in part.samples})
+    samples: set[Sample] = set()
+    for split in splits:
+        samples.update(split.train.samples, split.test.samples)
     if synthetic:
-        synthetic_streets.write_streets(data_set, root, samples, size)
+        synthetic_streets.write_streets(data_set, root, sorted(samples), size)
     for split in splits:
         save(root, split)
     if source is not None:
-        _check_named(data_set, root, samples)
+        _check_named(data_set, root, sorted(samples))
     return _outcome(data_set, splits, root)
 
 
@@ -140,9 +142,9 @@ def _build_splits(
         if count < data_set.count:
             about["unofficial"] = f"{count} of {data_set.count} images"
         train, test = build(images, place, seed, presence)
-        left = count - len(train) - len(test)
-        if left:
-            print(f"  {'/'.join(place)}: {left} images belong to no client")
+        unassigned = count - len(train) - len(test)
+        if unassigned:
+            print(f"  {'/'.join(place)}: {unassigned} images belong to no client")
         splits.append(PreparedSplit(place, train, test, about))
     return splits
 
@@ -167,10 +169,11 @@ def _present_part(data_set: PairedSet, root: Path, split: PreparedSplit) -> Prep
     present = present_samples(split.train, roots)
     train = Split({u: samples for u, samples in present.users.items() if len(samples) >= least})
     test = present_samples(split.test, roots)
-    published, kept = len(split.train) + len(split.test), len(train) + len(test)
-    if kept == published:
+    published = len(split.train) + len(split.test)
+    count = len(train) + len(test)
+    if count == published:
         return split
-    about = {**split.about, "unofficial": f"{kept} of {published} images"}
+    about = {**split.about, "unofficial": f"{count} of {published} images"}
     return PreparedSplit(split.place, train, test, about)
 
 

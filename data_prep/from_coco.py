@@ -2,81 +2,58 @@
 
 from collections import defaultdict
 from collections.abc import Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pycocotools import mask
 
-from fedseg.errors import ConfigError, DataError, ResourceError
-from fedseg.files import read_json
+from .importers import Imported, Pair, paint, read_coco_file, refuse_as, size_of, with_background
 
-from .importers import BACKGROUND, Imported, Pair, size_of
-from .polygons import FARTHEST
-
-
-def is_coco(content: Any) -> bool:
-    """True if the content of a JSON file looks like COCO's."""
-    return isinstance(content, dict) and {"images", "annotations", "categories"} <= content.keys()
+FARTHEST = 100_000  # pixels from the image's corner, of a point that is no mistake
 
 
 def read_coco(labels: Path, images: Path | None) -> Imported:
-    """Classes are ``background`` and the categories by id; small shapes cover larger ones.
+    """Read a file, whose names of images are relative to ``images`` or else to its folder.
 
-    Args:
-        labels: the JSON file. images: what its file names are relative to (default: its folder).
+    Classes are ``background`` and the categories by id; small shapes cover larger ones.
     """
-    content = read_json(labels) if labels.is_file() else None
-    if not is_coco(content):
-        raise ConfigError(f"--labels: must be a JSON file of COCO with --from coco, not {labels}.")
-    shapes_of: dict[Any, list] = defaultdict(list)
-    try:
-        categories = sorted(content["categories"], key=lambda category: category["id"])
-        names = [category["name"] for category in categories]
-        classes = names if BACKGROUND in names else [BACKGROUND, *names]
-        class_of = {category["id"]: classes.index(category["name"]) for category in categories}
+    content = read_coco_file(labels)
+    shapes_of = defaultdict(list)
+    with refuse_as(f"{labels}: is no whole COCO file"):
+        names = {category["id"]: category["name"] for category in content["categories"]}
+        classes = with_background([names[number] for number in sorted(names)])
+        files = {image["id"]: Path(image["file_name"]).as_posix() for image in content["images"]}
         for shape in content["annotations"]:
-            shapes_of[shape["image_id"]].append((shape, class_of[shape["category_id"]]))
-        files = {i["id"]: str(PurePosixPath(i["file_name"])) for i in content["images"]}
-    except (LookupError, TypeError) as error:
-        raise DataError(f"{labels}: is no whole COCO file ({error!r}): export it again.") from error
+            shapes_of[shape["image_id"]].append((shape, classes.index(names[shape["category_id"]])))
 
-    def draw(image: Any) -> Pair:
+    def read(image: Any) -> Pair:
         path = (images or labels.parent) / files[image]
         size = size_of(path)
-        masks = [(_mask(labels, shape, size), number) for shape, number in shapes_of[image]]
-        ids = np.full(size, classes.index(BACKGROUND), np.uint8)
-        for mask, number in sorted(masks, key=lambda drawn: -drawn[0].sum()):
-            ids[mask] = number
-        return Pair(files[image], path, ids)
+        masks = [(_draw(labels, shape, size), number) for shape, number in shapes_of[image]]
+        masks.sort(key=lambda drawn: drawn[0].sum(), reverse=True)
+        return Pair(files[image], path, paint(size, masks))
 
-    return Imported(classes, len(files), map(draw, files))
+    return Imported(classes, len(files), map(read, files))
 
 
-def _mask(labels: Path, shape: Mapping[str, Any], size: tuple[int, int]) -> np.ndarray:
-    """The pixels of an annotation, bool [H, W]."""
-    try:
-        from pycocotools import mask
-    except ImportError as error:
-        raise ResourceError("--from: coco needs pycocotools: pip install 'fedseg[coco]'") from error
-    drawn = shape.get("segmentation")
-    try:
-        if isinstance(drawn, dict):
-            valid = drawn["size"] == [*size] and sum(drawn["counts"]) == size[0] * size[1]
-            valid = valid and min(drawn["counts"]) >= 0
-            drawn = [drawn]
-        else:
-            polygons = [np.array(polygon, float) for polygon in drawn]
-            valid = len(polygons) > 0 and all(_is_polygon(points) for points in polygons)
-        runs = mask.frPyObjects(drawn, *size) if valid else None
-    except (LookupError, TypeError, ValueError):
-        runs = None
-    if runs is None:
-        must = "must be polygons, or a mask of its image's size with a list of counts"
-        raise DataError(f"{labels}: annotation {shape.get('id')!r}: segmentation {must}.")
+def _draw(labels: Path, shape: Mapping[str, Any], size: tuple[int, int]) -> np.ndarray:
+    """Draw an annotation: bool [H, W]."""
+    form = "must be polygons, or a mask of its image's size with a list of counts"
+    with refuse_as(f"{labels}: annotation {shape.get('id')}: segmentation {form}"):
+        runs = mask.frPyObjects(_check(shape["segmentation"], size), *size)
     return mask.decode(mask.merge(runs)).astype(bool)
 
 
-def _is_polygon(points: np.ndarray) -> bool:
-    """True for x, y, x, y, ... of three points or more."""
-    pairs = points.ndim == 1 and len(points) >= 6 and len(points) % 2 == 0
-    return pairs and bool((np.abs(points) <= FARTHEST).all())
+def _check(drawn: Any, size: tuple[int, int]) -> list[Any]:
+    """Return polygons, or a list of the runs of a mask; ValueError unless they fit the image."""
+    if isinstance(drawn, dict):
+        counts = drawn["counts"]
+        if drawn["size"] != [*size] or sum(counts) != size[0] * size[1] or min(counts) < 0:
+            raise ValueError("the runs do not fill the image")
+        return [drawn]
+    for polygon in drawn:
+        inside = all(abs(place) <= FARTHEST for place in polygon)
+        if len(polygon) < 6 or len(polygon) % 2 or not inside:
+            raise ValueError("a polygon is x, y, x, y, ... of three points or more")
+    return drawn

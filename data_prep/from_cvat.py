@@ -10,8 +10,7 @@ from fedseg.datasets.images import read_image
 from fedseg.errors import ConfigError, DataError
 
 from .classes import read_text
-from .disk import annotations_of
-from .importers import Imported, Pair, find_image
+from .importers import Imported, Pair, files_below, find_image
 
 LABELS = "labelmap.txt"
 MASKS, IMAGES = "SegmentationClass", "JPEGImages"
@@ -36,7 +35,7 @@ def read_cvat(labels: Path, images: Path | None) -> Imported:
             must = "must be name:r,g,b:parts:actions"
             raise DataError(f"{labels / LABELS}: line {number}: {must}, not {line!r}.")
     folder = images or labels / IMAGES
-    masks = annotations_of(labels / MASKS, ".png")
+    masks = files_below(labels / MASKS, ".png", "CVAT's label maps")
 
     def read(mask: str) -> Pair:
         image = find_image(folder, mask)

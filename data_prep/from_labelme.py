@@ -1,83 +1,60 @@
 """``--from labelme``: polygons, rectangles and circles of labelme's files, drawn as class ids."""
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image, ImageDraw
 
 from fedseg.datasets.segmentation import IGNORE
-from fedseg.errors import ConfigError, DataError
+from fedseg.errors import DataError
 from fedseg.files import read_json
 
+from . import importers
 from .classes import NO_CLASS
-from .disk import annotations_of
-from .importers import BACKGROUND, Imported, Pair, find_image, size_of
-
-Shape = tuple[str, str, np.ndarray]  # label, kind and points [N, 2] of x and y
 
 
-def read_labelme(labels: Path, images: Path | None) -> Imported:
-    """Read a folder's JSON files. Classes are ``background`` and the labels in alphabetical order.
+def read_labelme(labels: Path, images: Path | None) -> importers.Imported:
+    """Read a folder's JSON files; images with their names are in ``images`` or else beside them.
 
-    Pixels without a shape are background, those of the label ``__ignore__`` are ignored. Later
-    shapes cover earlier ones.
-
-    Args:
-        labels: the folder. images: that of the images, which have the names of the JSON files
-            (default: the same folder).
+    Classes are ``background``, for pixels without a shape, and the labels in alphabetical order.
     """
-    files = annotations_of(labels, ".json")
-    if not files:
-        raise ConfigError(f"--labels: must be a folder with labelme's JSON files, not {labels}.")
-    shapes_of = {file: _read_shapes(labels / file) for file in files}
-    names = {label for shapes in shapes_of.values() for label, _, _ in shapes}
-    classes = [BACKGROUND, *sorted(names - {BACKGROUND, NO_CLASS})]
-    ids = {name: number for number, name in enumerate(classes)}
-    ids[NO_CLASS] = IGNORE
-    folder = images or labels
+    ids = {NO_CLASS: IGNORE}
+    shapes_of = {}
+    for file in importers.files_below(labels, ".json", "labelme's JSON files"):
+        with importers.refuse_as(f"{labels / file}: is no whole labelme file"):
+            shapes_of[file] = read_json(labels / file)["shapes"]
+            for shape in shapes_of[file]:
+                shape["points"] = np.array(shape["points"], float).reshape(-1, 2)
+                ids.setdefault(shape["label"], 0)
+    classes = importers.with_background(sorted(ids.keys() - {NO_CLASS}))
+    ids.update({name: number for number, name in enumerate(classes)})
 
-    def draw(file: str) -> Pair:
-        name = find_image(folder, file)
-        size = size_of(folder / name)
-        return Pair(name, folder / name, _draw(labels / file, shapes_of[file], ids, size))
+    def read(file: str) -> importers.Pair:
+        name = importers.find_image(images or labels, file)
+        path = (images or labels) / name
+        size = importers.size_of(path)
+        masks = [(_draw(labels / file, s, size), ids[s["label"]]) for s in shapes_of[file]]
+        return importers.Pair(name, path, importers.paint(size, masks))
 
-    return Imported(classes, len(files), map(draw, files))
-
-
-def _read_shapes(file: Path) -> list[Shape]:
-    content = read_json(file)
-    try:
-        return [
-            (shape["label"], shape["shape_type"], np.array(shape["points"], float).reshape(-1, 2))
-            for shape in content["shapes"]
-        ]
-    except (LookupError, TypeError, ValueError) as error:
-        raise DataError(f"{file}: is no whole labelme file ({error!r}): save it again.") from error
+    return importers.Imported(classes, len(shapes_of), map(read, shapes_of))
 
 
-def _draw(
-    file: Path, shapes: Sequence[Shape], ids: Mapping[str, int], size: tuple[int, int]
-) -> np.ndarray:
-    """The ids of an image of a size (height, width), uint8 [H, W]."""
-    canvas = Image.new("L", size[::-1], ids[BACKGROUND])
-    pen = ImageDraw.Draw(canvas)
-    for number, (label, kind, points) in enumerate(shapes):
-        inside = (points >= -1).all() and (points <= np.array(size[::-1]) + 1).all()
-        if not inside:
-            raise DataError(f"{file}: shapes[{number}]: must be inside of the image {size} [H, W].")
-        corners = [(x, y) for x, y in points.tolist()]
-        if kind == "polygon" and len(corners) > 2:
-            pen.polygon(corners, ids[label], ids[label])
-        elif kind == "rectangle" and len(corners) == 2:
-            box = (*points.min(axis=0).tolist(), *points.max(axis=0).tolist())
-            pen.rectangle(box, ids[label], ids[label])
-        elif kind == "circle" and len(corners) == 2:
-            center, rim = points
-            radius = np.linalg.norm(rim - center)
-            box = (*(center - radius).tolist(), *(center + radius).tolist())
-            pen.ellipse(box, ids[label], ids[label])
-        else:
-            must = "must be a polygon of three points, or a rectangle or circle of two"
-            raise DataError(f"{file}: shapes[{number}]: {must}, not {len(corners)} of a {kind}.")
+def _draw(file: Path, shape: dict[str, Any], size: tuple[int, int]) -> np.ndarray:
+    """Draw a shape: bool [H, W]."""
+    canvas = Image.new("1", size[::-1])
+    pen, points = ImageDraw.Draw(canvas), shape["points"]
+    if not ((points >= -1).all() and (points <= np.array(size[::-1]) + 1).all()):
+        raise DataError(f"{file}: {shape['label']}: must be inside of the image {size} [H, W].")
+    form = (shape.get("shape_type"), len(points))
+    if form[0] == "polygon" and len(points) > 2:
+        pen.polygon([*map(tuple, points.tolist())], 1, 1)
+    elif form == ("rectangle", 2):
+        pen.rectangle([*points.min(axis=0), *points.max(axis=0)], 1, 1)
+    elif form == ("circle", 2):
+        radius = np.linalg.norm(points[1] - points[0])
+        pen.ellipse([*(points[0] - radius), *(points[0] + radius)], 1, 1)
+    else:
+        must = "must be a polygon of three points, or a rectangle or circle of two"
+        raise DataError(f"{file}: {shape['label']}: {must}, not {form[1]} of a {form[0]}.")
     return np.array(canvas)

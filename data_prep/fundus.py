@@ -68,14 +68,14 @@ def prepare(
         check_exists(root, FIX)
     from fedseg.datasets.arrays import is_synthetic
 
-    from .folders import FolderOptions, prepare_folder
+    from .folder_splits import SplitRule
+    from .folders import prepare_published
     from .synthetic_fundus import draw_sites
 
     if synthetic:
         draw_sites(root, size)
     drawn = is_synthetic(root)
-    options = FolderOptions(unofficial=unofficial or drawn, overwrite=overwrite)
-    outcome = prepare_folder("fundus", root, options)
+    outcome = prepare_published("fundus", root, SplitRule(), unofficial or drawn, overwrite)
     if drawn:
         return replace(outcome, closing=next_command("demo_fundus", DEMO, root))
     return outcome

@@ -75,14 +75,14 @@ def _listed(template: str, paths: Sequence[str], counts: Mapping[str, Any]) -> l
 
 def _other_counts(data_set: PairedSet, counts: Mapping[str, Mapping[str, int]]) -> list[str]:
     """List the domains that have another number of pairs than is published."""
-    others = []
+    wrong = []
     for split, domains in counts.items():
         for domain, count in domains.items():
             published = data_set.folders[split].get(domain, 0)
             if count != published:
                 place = f"{split}/{domain}".removeprefix("/")
-                others.append(f"{place} ({count} instead of {published})")
-    return others
+                wrong.append(f"{place} ({count} instead of {published})")
+    return wrong
 
 
 def copy_images(data_set: PairedSet, source: Path, root: Path, overwrite: bool = False) -> None:
@@ -91,10 +91,11 @@ def copy_images(data_set: PairedSet, source: Path, root: Path, overwrite: bool =
     names = [name for group in groups for sample in group for name in sample]
     present = {name for name in names if (root / name).exists()}
     same = {n for n in present if filecmp.cmp(source / n, root / n, shallow=False)}
-    others = sorted(present - same)
-    if others and not overwrite:
+    differing = sorted(present - same)
+    if differing and not overwrite:
         raise DataError(
-            f"{root / others[0]}: is another file than {source / others[0]} ({len(others)} such): "
+            f"{root / differing[0]}: is another file than {source / differing[0]} "
+            f"({len(differing)} such): "
             "give --overwrite to replace them, or another --root"
         )
     for name in names:

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
-from annotated_types import Gt
+from annotated_types import Ge, Gt, Lt
 
+from fedseg.errors import ConfigError
 from fedseg.names import OTHER_TOOLS, PIXEL_PARTITIONS, PUBLISHED
 
 from .arguments import (
@@ -22,8 +23,8 @@ PURPOSE = "Check images and label maps of any layout, and write a federated spli
 DETAILS = f"""\
 --images and --labels are templates of paths: a field such as {{name}} matches a part of one path
 component, the same in an image and its label map; {{domain}} is the image's domain, {{ending}} jpg,
-jpeg or png. Label maps are PNG with ids, or polygons of labelme or Cityscapes (.json), which are
-rasterized into ROOT/drawn. Prints a summary, and writes ROOT/splits and a training config in ROOT.
+jpeg or png. Label maps are PNG with ids. Prints a summary, and writes ROOT/splits and a training
+config in ROOT.
 
 examples:
   three clients from labelme's folders (labels.txt: a class per line):
@@ -31,7 +32,8 @@ examples:
         --labels 'SegmentationClass/{{name}}.png' --classes labels.txt --clients 3
   a client per site; the site north and a tenth of the other images for tests:
     fedseg prepare segmentation data/orchards --images '{{domain}}/images/{{name}}.png' \\
-        --labels '{{domain}}/labels/{{name}}.png' --classes classes.txt --test north 0.1
+        --labels '{{domain}}/labels/{{name}}.png' --classes classes.txt \\
+        --unseen north --test-share 0.1
   annotations of COCO, drawn and copied into data/pets:
     fedseg prepare segmentation data/pets --from coco --labels export/annotations.json \\
         --images export/images --clients 3
@@ -60,8 +62,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--labels",
         metavar="TEMPLATE",
-        help="paths of label maps or polygons, with fields of --images; with --from the JSON file "
-        "of COCO or the folder of CVAT",
+        help="paths of label maps, with fields of --images; with --from the JSON file of COCO, or "
+        "the folder of CVAT or labelme",
     )
     parser.add_argument(
         "--from",
@@ -78,19 +80,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "of pictures",
     )
     parser.add_argument(
-        "--ignore",
-        action="extend",
-        nargs="+",
-        metavar="LABEL",
-        help="polygon labels to ignore",
+        "--test-share",
+        type=float,
+        metavar="SHARE",
+        help="test set seen: the share of each domain's images, at random (default: 0.2; 0: none)",
     )
     parser.add_argument(
-        "--test",
+        "--unseen",
         action="extend",
         nargs="+",
-        metavar="TEST",
-        help="test images: a share of each domain, a domain, a template of images, or a .txt file "
-        "with names; can be repeated (default: 0.2, also beside domains; 0: no share)",
+        metavar="DOMAIN",
+        help="test set unseen: all images of these domains",
     )
     parser.add_argument(
         "--clients",
@@ -133,8 +133,8 @@ def prepare(
     labels: str | None = None,
     source: Literal[OTHER_TOOLS] | None = None,
     classes: Path | None = None,
-    ignore: Sequence[str] | None = None,
-    test: Sequence[str] | None = None,
+    test_share: Annotated[float, Ge(0), Lt(1)] | None = None,
+    unseen: Sequence[str] | None = None,
     clients: PositiveInt | None = None,
     partition: Literal[PIXEL_PARTITIONS] | None = None,
     alpha: Annotated[float, Gt(0)] | None = None,
@@ -142,24 +142,46 @@ def prepare(
     unofficial: bool = False,
     overwrite: bool = False,
 ) -> Outcome:
-    """Check images and label maps of a folder, and write a split and, of own images, a config."""
+    """Check images and label maps of a folder, and write a split and, of own images, a config.
+
+    Args:
+        root: the folder (default: data/DATASET).
+        dataset: segmentation for own images, or a published data set, which has its own templates
+            and classes.
+        images: template of the paths of images; with ``source`` their folder.
+        labels: template of the paths of label maps; with ``source`` the annotations.
+        source: the tool whose annotations are converted first: coco, cvat or labelme.
+        classes: file with the names of the classes in the order of their ids.
+        test_share: share of each domain that is for tests (default: 0.2; 0: none).
+        unseen: domains that are for tests only.
+        clients: number of clients (default: a client per domain).
+        partition: domain, uniform, dirichlet or size (default: uniform, or domain without
+            ``clients``).
+        alpha: of dirichlet and size (default: 1).
+        seed: of the split.
+        unofficial: accept another number of images than the published one.
+        overwrite: replace files that differ.
+    """
     root = root or Path("data", dataset)
     if source is None:
         check_exists(root, FIX)
-    from .folders import FolderOptions, prepare_folder
+    from .folder_splits import SplitRule
+    from .folders import import_data, prepare_own, prepare_published
 
-    options = FolderOptions(
-        images=images,
-        labels=labels,
-        source=source,
-        classes=classes,
-        ignore=ignore,
-        test=test,
+    rule = SplitRule(
+        unseen=unseen or (),
+        test_share=test_share,
         clients=clients,
         partition=partition,
         alpha=alpha,
         seed=seed,
-        unofficial=unofficial,
-        overwrite=overwrite,
     )
-    return prepare_folder(None if dataset == "segmentation" else dataset, root, options)
+    if dataset != "segmentation":
+        if images or labels or classes or source:
+            raise ConfigError(f"--images, --labels, --from, --classes: {dataset} has its own.")
+        return prepare_published(dataset, root, rule, unofficial, overwrite)
+    if source is not None:
+        if classes is not None:
+            raise ConfigError(f"--classes: {source} has its own: leave it out.")
+        images, labels, classes = import_data(source, root, images, labels, overwrite)
+    return prepare_own(root, images, labels, classes, rule, overwrite)

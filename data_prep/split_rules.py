@@ -224,14 +224,14 @@ def spread_groups(
     equal and a client's size is at most their number, it has as many groups as images.
     """
     size = sum(len(group) for group in groups) // clients
-    left = [list(rng.permutation(len(group))) for group in groups]
+    unassigned = [list(rng.permutation(len(group))) for group in groups]
     assigned = []
     for _ in range(clients):
         chosen: list[tuple[int, int]] = []
         while len(chosen) < size:
-            counts = np.array([len(rest) for rest in left])
+            counts = np.array([len(rest) for rest in unassigned])
             order = np.lexsort((rng.random(len(groups)), -counts))[: size - len(chosen)]
-            chosen += [(int(g), int(left[g].pop())) for g in order if counts[g]]
+            chosen += [(int(g), int(unassigned[g].pop())) for g in order if counts[g]]
         assigned.append([groups[g][i] for g, i in sorted(chosen)])
     return assigned
 
@@ -293,25 +293,25 @@ def fit_groups(
         kinds: the kind of each image.
         low, high: the fewest and the most groups a client may have; some client has so many.
     """
-    held = [list(client) for client in clients]
-    counts = [Counter(groups[i] for i in images) for images in held]
+    images_of = [list(client) for client in clients]
+    counts = [Counter(groups[i] for i in images) for images in images_of]
 
     def swap(client: int, place: int, wanted: set[str], keep: int | None = None) -> None:
         """Swap an image of a client for one of a wanted group, of any client but ``keep``."""
-        given = held[client][place]
-        places = [(o, p) for o, images in enumerate(held) for p in range(len(images))]
+        offered = images_of[client][place]
+        places = [(o, p) for o, images in enumerate(images_of) for p in range(len(images))]
         order = [places[i] for i in rng.permutation(len(places))]
-        order.sort(key=lambda at: kinds[held[at[0]][at[1]]] != kinds[given])
+        order.sort(key=lambda at: kinds[images_of[at[0]][at[1]]] != kinds[offered])
         for other, position in order:
-            taken = held[other][position]
-            gone, come = groups[taken], groups[given]
+            taken = images_of[other][position]
+            gone, come = groups[taken], groups[offered]
             if other in (client, keep) or gone not in wanted:
                 continue
-            there = counts[other]
-            after = len(there) - (there[gone] == 1) + (come not in there)
+            current = counts[other]
+            after = len(current) - (current[gone] == 1) + (come not in current)
             # A partner that is out of bounds itself must only not move further away.
-            if min(low, len(there)) <= after <= max(high, len(there)):
-                held[client][place], held[other][position] = taken, given
+            if min(low, len(current)) <= after <= max(high, len(current)):
+                images_of[client][place], images_of[other][position] = taken, offered
                 for owner, lost, new in ((client, come, gone), (other, gone, come)):
                     counts[owner] += Counter([new])
                     counts[owner] -= Counter([lost])  # drops what is at zero
@@ -321,9 +321,9 @@ def fit_groups(
     def widen(client: int, target: int) -> None:
         """Give a client images of new groups until it has ``target`` of them."""
         while len(counts[client]) < target:
-            spare = [p for p, i in enumerate(held[client]) if counts[client][groups[i]] > 1]
+            spare = [p for p, i in enumerate(images_of[client]) if counts[client][groups[i]] > 1]
             if not spare:
-                size = len(held[client])
+                size = len(images_of[client])
                 raise ValueError(f"a client of {size} images cannot have {target} groups")
             place = spare[int(rng.integers(len(spare)))]
             swap(client, place, set(groups) - set(counts[client]))
@@ -332,15 +332,15 @@ def fit_groups(
         """Swap the client's least group for its others until ``target`` are left."""
         while len(counts[client]) > target:
             least = min(counts[client], key=lambda group: (counts[client][group], group))
-            place = next(p for p, i in enumerate(held[client]) if groups[i] == least)
+            place = next(p for p, i in enumerate(images_of[client]) if groups[i] == least)
             swap(client, place, set(counts[client]) - {least}, keep)
 
-    everyone = range(len(held))
+    everyone = range(len(images_of))
     for client in everyone:
         narrow(client, high)
         widen(client, low)
-    widest = max(everyone, key=lambda c: (len(counts[c]), len(held[c]), -c))
+    widest = max(everyone, key=lambda c: (len(counts[c]), len(images_of[c]), -c))
     widen(widest, high)
-    others = [client for client in everyone if client != widest]
-    narrow(min(others, key=lambda c: (len(counts[c]), c)), low, keep=widest)
-    return held
+    narrower = [client for client in everyone if client != widest]
+    narrow(min(narrower, key=lambda c: (len(counts[c]), c)), low, keep=widest)
+    return images_of

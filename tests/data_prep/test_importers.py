@@ -65,7 +65,7 @@ def coco_options(file: Path) -> tuple:
 
 def test_coco(tmp_path, prepare):
     file, root = write_coco(tmp_path / "export"), tmp_path / "pets"
-    options = (*coco_options(file), "--test", "b")
+    options = (*coco_options(file), "--unseen", "b")
     shown = prepare("segmentation", root, *options)
     assert "id   0: background" in shown and "id   1: cat" in shown and "id   2: dog" in shown
     assert shown.splitlines()[-1].endswith(f"train {root / 'own_pets.py'}")

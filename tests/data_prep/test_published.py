@@ -123,6 +123,20 @@ def test_a_copy_in_its_layout(name, tmp_path, prepare):
             assert set(held.domains) == ({domain} if domain else set(held.domains))
 
 
+@pytest.mark.parametrize(("names", "wrong"), [("2007_000033\n2007_1\n", "2007_1"), ("", "nothing")])
+def test_a_published_list_of_tests_names_images(tmp_path, prepare, names, wrong):
+    write_layout(tmp_path, "voc")
+    file = tmp_path / "ImageSets/Segmentation/val.txt"
+    file.write_text(names)
+    error = prepare.fails("voc", tmp_path, "--unofficial", "--clients", 2)
+    assert f"{file}: must name images" in error and f"one a line, not {wrong}." in error
+    file.unlink()
+    assert "val.txt: cannot be read" in prepare.fails("voc", tmp_path, "--unofficial")
+    prepare("voc", tmp_path, "--unofficial", "--clients", 2, "--test-share", 0.5)
+    test = read_split(tmp_path / "splits/test").users
+    assert {user: len(samples) for user, samples in test.items()} == {"seen": 2}
+
+
 def test_streets_dg_joins_roots(tmp_path, prepare, monkeypatch):
     """Four data sets in one, a domain each; a condition of a fifth as test set."""
     for name in ("bdd100k", "mapillary_a", "idd", "acdc"):
