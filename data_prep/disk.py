@@ -124,11 +124,11 @@ def check_files(
     findings.raise_any()
     other_sizes = Counter({size: count for size, count in sizes.items() if size != published})
     if published is not None and other_sizes and not is_synthetic(data_root):
-        ((width, height), _), *_ = other_sizes.most_common(1)
+        width, height = other_sizes.most_common(1)[0][0]
         print(
-            f"{other_sizes.total()} of {sizes.total()} images are not {published[0]}x{published[1]}, "
-            f"as they are published (most of them are {width}x{height}): results are not comparable "
-            "with published ones."
+            f"{other_sizes.total()} of {sizes.total()} images are not "
+            f"{published[0]}x{published[1]}, as they are published (most of them are "
+            f"{width}x{height}): results are not comparable with published ones."
         )
 
 
