@@ -157,6 +157,17 @@ def positive(text: str) -> int:
     return int(text)
 
 
+def positive_number(text: str) -> float:
+    """A positive number, whose square fits single precision."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 1e-19 < value < 1e19:
+        raise argparse.ArgumentTypeError(f"must be a number from 1e-19 to 1e19, not {text!r}")
+    return value
+
+
 def natural(text: str) -> int:
     """An integer from 0."""
     if not text.isdecimal():
@@ -179,6 +190,22 @@ def add_trust(parser: argparse.ArgumentParser) -> None:
     text = "execute code that the run imports: a file, the modules of a folder that the run names, "
     text += "or an installed module"
     parser.add_argument("--trust", **MANY, metavar="FILE.py|FOLDER|MODULE", help=text)
+
+
+def add_checkpoints(parser: argparse.ArgumentParser) -> None:
+    """The options of ``fedseg curvature`` and ``landscape`` that name models and their data."""
+    text = "work dirs of runs, or checkpoints; network and data are those of the first one"
+    parser.add_argument("paths", nargs="+", type=run_path, metavar="RUN|CHECKPOINT", help=text)
+    text = "take each run's checkpoint of this round (default: the newest)"
+    parser.add_argument("--round", type=natural, metavar="N", help=text)
+    text = "take the global model of a run that has an average"
+    parser.add_argument("--global-model", action="store_true", help=text)
+    text = "size of a seeded subset of the data, per client too"
+    parser.add_argument("--samples", type=positive, metavar="N", help=text)
+    text = "a config of yours instead of the recorded one; it is executed"
+    parser.add_argument("--config", help=text)
+    add_cfg_options(parser, "override config fields, for example data_root=data/camvid")
+    add_trust(parser)
 
 
 def say_trust(trust: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""Exact products of the Hessian and of the Gauss-Newton matrix with vectors.
+"""Exact products of the Hessian with vectors.
 
 Networks with ReLU have a Hessian almost everywhere; that of OHEM is the one with the pixels
 selected at the point itself.
@@ -6,7 +6,6 @@ selected at the point itself.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 
 import numpy as np
 import torch
@@ -17,74 +16,59 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from fedseg.core.flat import FlatModel
 from fedseg.core.forward import forward, total_loss
 from fedseg.curvature.surface import Batch, LossSurface
-from fedseg.errors import ConfigError
+from fedseg.errors import TrainingError
 
 
 class Products:
     """``H v`` for float64 arrays [n], n the number of parameters, without the flat vector's gaps.
 
-    The product is computed in the model's precision, and summed over batches in double precision.
-    ``"ggn"`` is the Gauss-Newton matrix; ``tick`` is called after every product, ``count`` of them.
+    A product is computed in the model's precision, by a backward pass through the gradient, and
+    summed over batches in double precision.
+
+    Args:
+        surface: the loss, around the model.
+        tick: called after every product.
+
+    Attributes:
+        n: the number of parameters.
+        count: of the products so far.
     """
 
-    def __init__(
-        self, surface: LossSurface, kind: str = "hessian", tick: Callable[[], None] = lambda: None
-    ) -> None:
+    def __init__(self, surface: LossSurface, tick: Callable[[], None] = lambda: None) -> None:
         flat = surface.flat
-        self._surface, self._tick, self.n, self.count = surface, tick, flat.num_parameters, 0
-        if kind == "ggn" and not hasattr(flat.model, "losses"):
-            raise ConfigError(
-                f"model: {type(flat.model).__name__} does not separate outputs from losses, as "
-                "Gauss-Newton products need"
-            )
-        self._multiply = self._gauss_newton if kind == "ggn" else self._hessian
         parameters = dict(flat.model.named_parameters())
+        self._surface = surface
+        self._tick = tick
         self._parameters = [parameters[slot.name] for slot in flat.slots]
+        self.n = flat.num_parameters
+        self.count = 0
 
     def __call__(self, v: np.ndarray) -> np.ndarray:
         surface = self._surface
         vectors = split(surface.flat, torch.from_numpy(np.asarray(v).reshape(-1)).to(surface.w))
-        dtype = torch.float64
-        product = torch.zeros(self.n, dtype=dtype, device=surface.w.device)
+        product = torch.zeros(self.n, dtype=torch.float64, device=surface.w.device)
         total = surface.total
         with torch.enable_grad(), twice_differentiable(surface.flat.model), surface.evaluating():
             for batch in surface:
                 parts = self._multiply(batch, vectors)
                 flat = torch.cat([part.reshape(-1) for part in parts])
-                product.add_(flat.to(dtype), alpha=batch.weight / total)
+                product.add_(flat.to(torch.float64), alpha=batch.weight / total)
+        if not product.isfinite().all():
+            raise TrainingError("the Hessian has no finite product: is the model's loss finite?")
         self.count += 1
         self._tick()
-        return product.double().cpu().numpy()
+        return product.cpu().numpy()
 
-    def _hessian(self, batch: Batch, vectors: Sequence[Tensor]) -> Sequence[Tensor]:
-        """By a backward pass through the gradient."""
+    def _multiply(self, batch: Batch, vectors: Sequence[Tensor]) -> Sequence[Tensor]:
+        """The product of the Hessian of a batch's loss, by parameter."""
         loss = total_loss(forward(self._surface.flat.model, batch.data, "loss"))
-        return _pull_back(_gradients(loss, self._parameters), self._parameters, vectors)
-
-    def _gauss_newton(self, batch: Batch, vectors: Sequence[Tensor]) -> Sequence[Tensor]:
-        """``J^T (d^2 loss / d outputs^2) J v``; J v by differentiating ``J^T u``, linear in u."""
-        model = self._surface.flat.model
-        outputs = model.outputs(batch.data["inputs"])
-        u = [torch.zeros_like(output, requires_grad=True) for output in outputs]
-        moved = _pull_back(_gradients(outputs, self._parameters, u), u, vectors)
-        leaves = [output.detach().requires_grad_() for output in outputs]
-        slopes = _gradients(total_loss(model.losses(leaves, batch.labels)), leaves)
-        curved = _pull_back(slopes, leaves, moved)
-        return _gradients(outputs, self._parameters, curved, create_graph=False)
-
-
-_gradients = partial(grad, create_graph=True, allow_unused=True, materialize_grads=True)
-
-
-def _pull_back(
-    outputs: Sequence[Tensor], inputs: Sequence[Tensor], vectors: Sequence[Tensor]
-) -> Sequence[Tensor]:
-    """Vector-Jacobian products, where some of the outputs do not depend on the inputs."""
-    pairs = [(o, v) for o, v in zip(outputs, vectors, strict=True) if o.requires_grad]
-    if not pairs:
-        return [torch.zeros_like(tensor) for tensor in inputs]
-    outputs, vectors = zip(*pairs, strict=True)
-    return _gradients(outputs, inputs, vectors, create_graph=False)
+        options = {"allow_unused": True, "materialize_grads": True}
+        gradients = grad(loss, self._parameters, create_graph=True, **options)
+        pairs = [(g, v) for g, v in zip(gradients, vectors, strict=True) if g.requires_grad]
+        if not pairs:  # the gradient does not depend on the parameters
+            return [torch.zeros_like(parameter) for parameter in self._parameters]
+        slopes, directions = zip(*pairs, strict=True)
+        return grad(slopes, self._parameters, directions, **options)
 
 
 @contextmanager

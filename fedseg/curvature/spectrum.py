@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg import eigh_tridiagonal, qr
-from scipy.sparse.linalg import ArpackError, ArpackNoConvergence, LinearOperator, eigsh
+from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from fedseg.errors import ConfigError, TrainingError
 
@@ -34,35 +34,30 @@ class Spectrum:
 def largest(products: Any, k: int, rng: np.random.Generator, tolerance: float = 0.01) -> Spectrum:
     """The k largest eigenvalues (algebraically) by Lanczos with implicit restarts (ARPACK).
 
-    One start vector sees a single copy of a repeated eigenvalue, and others by rounding alone: so
-    the largest of the rest, with what was found deflated, is sought until it is none of the k.
+    Args:
+        products: of the matrix.
+        k: from 1 to n - 1.
+        rng: draws the start vector.
+        tolerance: of a residual, relative to the eigenvalue, whose own error is of its square.
 
-    ``tolerance`` bounds residuals relative to the eigenvalue, whose own error is of its square.
+    Raises:
+        ConfigError: k is out of bounds.
+        TrainingError: fewer than k eigenvalues converge.
     """
     n = products.n
     if not 0 < k < n:
         raise ConfigError(f"--top: must be from 1 to {n - 1}, not {k}")
     start = rng.standard_normal(n)
+    if not products(start).any():
+        return Spectrum(np.zeros(k), np.eye(n, k), np.zeros(k))
     try:
         values, vectors = _search(products, k, start, tolerance)
-        for number in range(k if k + 1 < n else 0):
-            start = np.random.default_rng(number).standard_normal(n)  # the caller's draws stay
-            rest = _deflated(products, values, vectors)
-            value, vector = _search(rest, 1, start, tolerance)
-            if value[0] <= values[-1] + tolerance * abs(values[-1]):
-                break
-            values, vectors = np.append(values[:-1], value), np.c_[vectors[:, :-1], vector]
-            order = np.argsort(-values, kind="stable")
-            values, vectors = values[order], vectors[:, order]
+        values, vectors = _find_copies(products, values, vectors, tolerance)
     except ArpackNoConvergence as error:
         raise TrainingError(
             f"--top: {len(error.eigenvalues)} of {k} eigenvalues converged: ask for "
             "fewer, or raise --tolerance"
         ) from error
-    except ArpackError as error:
-        if np.any(products(start)):
-            raise TrainingError(f"no eigenvalues: is the loss finite? ({error})") from error
-        return Spectrum(np.zeros(k), np.eye(n, k), np.zeros(k))  # H is 0
     pairs = zip(values, vectors.T, strict=True)
     residuals = [np.linalg.norm(products(v) - value * v) for value, v in pairs]
     return Spectrum(values, vectors, np.array(residuals))
@@ -79,8 +74,29 @@ def _search(
     return values[::-1], vectors[:, ::-1]
 
 
+def _find_copies(
+    products: Any, values: np.ndarray, vectors: np.ndarray, tolerance: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Add the copies of repeated eigenvalues: one start vector sees a single copy of each.
+
+    The largest eigenvalue of the rest of the space is sought until it is none of the k largest.
+    """
+    n, k = vectors.shape
+    for seed in range(k if k + 1 < n else 0):
+        start = np.random.default_rng(seed).standard_normal(n)
+        rest = _deflated(products, values, vectors)
+        value, vector = _search(rest, 1, start, tolerance)
+        if value[0] <= values[-1] + tolerance * abs(values[-1]):
+            break
+        values = np.append(values[:-1], value)
+        vectors = np.column_stack([vectors[:, :-1], vector])
+        order = np.argsort(-values, kind="stable")
+        values, vectors = values[order], vectors[:, order]
+    return values, vectors
+
+
 def _deflated(products: Any, values: np.ndarray, vectors: np.ndarray) -> Any:
-    """Products with the matrix on the rest of the space, and below all of it on some vectors."""
+    """Products of the matrix on the rest of the space, and below all of it on some vectors."""
     below = 2 * np.abs(values).max() + 1
 
     def product(v: np.ndarray) -> np.ndarray:

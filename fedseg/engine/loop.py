@@ -225,10 +225,9 @@ class FederatedTrainLoop(BaseLoop):
             )
             run.executor.start(jobs)
             while self.finished_rounds < self.max_rounds:
-                self._run_round(self.finished_rounds + 1)
+                self.train_round(self.finished_rounds + 1)
         except (Interrupted, LoadingError, WorkersLost):
-            run.store.discard()
-            run.call_hook("on_interrupt")
+            self._forget_round()
             run.interrupt.check()  # a signal to the whole group may be why
             raise
         finally:
@@ -237,8 +236,17 @@ class FederatedTrainLoop(BaseLoop):
             run.executor.close()
         run.call_hook("after_train")
 
-    def _run_round(self, round_: int) -> None:
-        """Train a round in its seven steps."""
+    def train_round(
+        self, round_: int, commit: bool = True, clients: Sequence[int] | None = None
+    ) -> None:
+        """Train a round in its seven steps.
+
+        Args:
+            round_: its number, from 1.
+            commit: False: only look at what the clients train, in ``after_result``. The round
+                ends with their last update, as one that was interrupted: nothing of it counts.
+            clients: who trains in the last exchange, by position; None: the participants.
+        """
         run = self.runner
         server = run.server
         algorithm = run.algorithm
@@ -253,12 +261,17 @@ class FederatedTrainLoop(BaseLoop):
         participants = run.client_sampler.participants(round_)
         for exchange in range(len(algorithm.exchanges)):
             server.exchange = exchange
+            if clients is not None and self._is_last(exchange):
+                participants = list(clients)
             # 2. Broadcast: the model to start from, and the algorithm's extras
             message = algorithm.broadcast(server)
             # 3. Train: every participant does its local steps
             outcomes = run.executor.run([self._task(client) for client in participants], message)
             # 4. Aggregate: add checked updates, or sums of blocks of them, to the running sums
             aggregate = self._aggregate(outcomes, message, record)
+            if not commit and self._is_last(exchange):
+                self._forget_round()
+                return
             # 5. Step: noise if the run is private; the server rule gives the new global model
             self._step(aggregate, record)
         self._finish_training(record)
@@ -272,6 +285,11 @@ class FederatedTrainLoop(BaseLoop):
                 scheduler.step()
         # 7. Evaluate every domain if it is time, write the history's line, checkpoint
         self._finish_round(line)
+
+    def _forget_round(self) -> None:
+        """Drop the clients' new states; hooks undo what they did for the round."""
+        self.runner.store.discard()
+        self.runner.call_hook("on_interrupt")
 
     def _task(self, client: int) -> Task:
         """The work of a client in the present exchange."""

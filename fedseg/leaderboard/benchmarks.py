@@ -32,7 +32,7 @@ class Column:
     # "window": mean over the evaluations of the last rounds; "final": last evaluation;
     # "rounds_to_target", "traffic_to_target": until the metric first reaches the target;
     # "parameters", in millions; "seconds" of wall time per round; "published": no run has it;
-    # "epsilon": of privacy; "curvature": of the last round's curvature.json, <quantity>/<value>
+    # "epsilon": of privacy; "curvature": as measured of the last round, <quantity>/<value>
     statistic: str
     published: tuple[str | None, str]  # domain and metric of the published records
     higher: bool = True  # whether more is better

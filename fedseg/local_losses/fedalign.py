@@ -15,8 +15,10 @@ Mendieta et al., "Local Learning Matters: Rethinking Data Heterogeneity in Feder
   clips the gradient's norm at 10, here an option of the local optimizer.
 """
 
+from dataclasses import dataclass
 from typing import Annotated
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from annotated_types import Interval
@@ -28,10 +30,12 @@ from fedseg.core.client import Client
 from fedseg.core.flat import FlatModel
 from fedseg.core.forward import total_loss
 from fedseg.core.local_loss import LocalLoss, full_precision
+from fedseg.errors import TrainingError
 from fedseg.local_losses.requirements import require_layers
 from fedseg.models.slim import Slim
 from fedseg.registry import LOCAL_LOSSES
 
+COLUMNS = 2**17  # of the Hessians' diagonals that are in memory at a time
 TINY = 1e-30  # keeps a quotient or a root of zero finite, far below any feature that matters
 
 
@@ -122,3 +126,94 @@ def spectral_norm(x: Tensor, iterations: int) -> Tensor:
     for _ in range(iterations):
         v = x @ (x.mT @ F.normalize(v, dim=1, eps=TINY))
     return torch.linalg.vector_norm(v, dim=(1, 2)).clamp_min(TINY).sqrt()
+
+
+# ---------------------------------------------------------------- differences between clients
+
+
+@dataclass(frozen=True)
+class HessianDifferences:
+    """H_N and H_D (section 3.3), with standard errors, which are 0 for exact diagonals.
+
+    Attributes:
+        norm: H_N, the mean over pairs of clients of ``(||d_k|| - ||d_j||)^2``, where d_k is the
+            diagonal of client k's Hessian at the global model; lower is more similar.
+        cosine: H_D, the mean over pairs of the cosine of d_k and d_j; higher is more similar.
+        norm_error: standard error of ``norm``.
+        cosine_error: standard error of ``cosine``.
+    """
+
+    norm: float
+    cosine: float
+    norm_error: float
+    cosine_error: float
+
+
+def hessian_differences(diagonals: np.ndarray) -> HessianDifferences:
+    """H_N and H_D from estimates of the clients' Hessian diagonals, [clients, groups, n].
+
+    With several independent estimates of each diagonal, products of different ones make squared
+    norms without the bias that the noise of one gives (it can be a multiple of the norm). What is
+    left of it in H_N, a difference of roots, shrinks with the probes; leaving one group out at a
+    time gives the standard errors (jackknife).
+
+    Args:
+        diagonals: of at least two clients; one group of exact diagonals, or at least three groups
+            of estimates. It may be memory-mapped.
+
+    Raises:
+        TrainingError: the noise of a diagonal exceeds the diagonal.
+    """
+    gram = gram_matrix(diagonals)
+    groups = gram.shape[1]
+    norm, cosine = _mean_differences(gram)
+    if groups == 1:
+        return HessianDifferences(norm=norm, cosine=cosine, norm_error=0.0, cosine_error=0.0)
+    parts = []
+    for group in range(groups):
+        rest = np.delete(np.arange(groups), group)
+        parts.append(gram[:, rest][:, :, :, rest])
+    if not all(diagonal_norms(part).all() for part in (gram, *parts)):
+        raise TrainingError(
+            "--probes: too few for H_N and H_D: the noise of a client's diagonal exceeds the "
+            "diagonal; use more"
+        )
+    without = np.array([_mean_differences(part) for part in parts])  # [groups, 2]
+    squares = (without - without.mean(0)) ** 2
+    errors = np.sqrt((groups - 1) / groups * squares.sum(0))
+    return HessianDifferences(
+        norm=norm, cosine=cosine, norm_error=float(errors[0]), cosine_error=float(errors[1])
+    )
+
+
+def gram_matrix(diagonals: np.ndarray) -> np.ndarray:
+    """Inner products of all estimates of all clients' diagonals.
+
+    From [clients, groups, n] to float64 [clients, groups, clients, groups].
+    """
+    shape = diagonals.shape[:2]
+    rows = diagonals.reshape(-1, diagonals.shape[-1])
+    gram = np.zeros((len(rows), len(rows)))
+    for first in range(0, rows.shape[1], COLUMNS):
+        part = rows[:, first : first + COLUMNS].astype(float)
+        gram += part @ part.T
+    return gram.reshape(*shape, *shape)
+
+
+def diagonal_norms(gram: np.ndarray) -> np.ndarray:
+    """``||d_k||`` of each client; 0 where noise makes the estimate of the square negative."""
+    clients, groups = gram.shape[:2]
+    blocks = np.stack([gram[k, :, k, :] for k in range(clients)])
+    if groups == 1:
+        return np.sqrt(blocks[:, 0, 0])
+    different = ~np.eye(groups, dtype=bool)
+    return np.sqrt(blocks[:, different].mean(1).clip(0))
+
+
+def _mean_differences(gram: np.ndarray) -> tuple[float, float]:
+    """The means over pairs of clients of the squared difference of norms, and of the cosine."""
+    norms = diagonal_norms(gram)
+    k, j = np.triu_indices(len(norms), 1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        cosines = gram.mean((1, 3))[k, j] / (norms[k] * norms[j])
+    return float(((norms[k] - norms[j]) ** 2).mean()), float(cosines.mean())

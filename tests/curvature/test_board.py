@@ -14,25 +14,44 @@ from fedseg.runs.curvature_files import eigenvalues, measured_value, over_rounds
 from fedseg.runs.run_files import read_runs
 
 CONTENT = toyresults.results("idda_rainy_heterogeneous", {"unseen/mIoU": 50.0})
+TOP = {
+    "lambda_max": 12.5,
+    "eigenvalues": [12.5, 3],
+    "lambda_max_over_lambda5": None,
+    "residuals": [0.0, 0.0],
+    "products": 20,
+}
 
 
-def written(tmp_path: Path, text: str) -> Path:
-    """A run with a ``curvature.json``."""
+def write_quantities(tmp_path: Path, quantities: dict[str, dict], **changes) -> Path:
+    """A run with a file for each quantity; ``changes`` are of what it was measured of."""
     folder = toyresults.write(tmp_path / "a", CONTENT)
-    name = f"curvature/round_{CONTENT['completed_rounds']:06d}/curvature.json"
-    write_text(folder / name, text)
+    for name, values in quantities.items():
+        content = {"config_sha256": CONTENT["config_sha256"], "round": 1, "changed": []}
+        content |= {"num_samples": 8, "values": values, **changes}
+        write_text(quantity_path(folder, name), json.dumps(content))
     return folder
+
+
+def quantity_path(folder: Path, name: str) -> Path:
+    return folder / f"curvature/round_{CONTENT['completed_rounds']:06d}/{name}.json"
 
 
 def test_measured_values_stand_in_the_columns_of_published_ones(tmp_path):
     quantities = {
-        "top": {"lambda_max": 12.5, "eigenvalues": [12.5, 3]},
-        "sharpness": {"sam": "many"},
-        "trace": {"trace": {"value": 340.0, "standard_error": 2.0}},
-        "participants": {"lambda_max_local": {"a": 2.0, "b": 4.0}},
+        "top": TOP,
+        "trace": {
+            "trace": {"value": 340.0, "standard_error": 2.0},
+            "frobenius_norm": {"value": 90.0, "standard_error": None},
+            "products": 90,
+        },
+        "participants": {
+            "lambda_max_local": {"a": 2.0, "b": 4.0},
+            "lambda_max_global": {"a": 3.0, "b": 5.0},
+        },
     }
-    measured = {"config_sha256": CONTENT["config_sha256"], "quantities": quantities}
-    runs, messages = read_runs([written(tmp_path, json.dumps(measured))])
+    runs, messages = read_runs([write_quantities(tmp_path, quantities)])
+    assert not messages
     board = build_board(runs, messages)
     (row,) = (row for table in board.own for row in table.rows)
     values = {key: row.cells[key].value for key in row.cells}
@@ -51,40 +70,33 @@ def test_measured_values_stand_in_the_columns_of_published_ones(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("values", "changes"),
     [
-        "[1, 2",
-        '{"quantities": []}',
-        '{"quantities": {"top": {"lambda_max": 1}}, "config_sha256": "<script>"}',
-        '{"quantities": ' + "[" * 100 + "]" * 100 + "}",
-        '{"quantities": {"top": {"eigenvalues": [1e308]}}}',
+        ({**TOP, "lambda_max": "<b>"}, {}),
+        ({**TOP, "eigenvalues": [1e308]}, {}),
+        ({**TOP, "eigenvalues": [[1]]}, {}),
+        ({"lambda_max": 12.5}, {}),
+        (TOP, {"values": 3}),
+        (TOP, {"config_sha256": "<script>"}),
+        (TOP, {"changed": ["dtype=float64"]}),
     ],
-    ids=["damaged", "no object", "of another run", "deep", "large"],
+    ids=["text", "large", "nested", "a part", "no object", "of another run", "changed"],
 )
-def test_a_file_that_does_not_fit_is_named_and_the_run_stays(tmp_path, text):
-    (run,), (message,) = read_runs([written(tmp_path, text)])
-    assert "curvature.json" in message
+def test_a_file_that_does_not_fit_is_named_and_the_run_stays(tmp_path, values, changes):
+    folder = write_quantities(tmp_path, {"top": values}, **changes)
+    (run,), (message,) = read_runs([folder])
+    assert "top.json" in message
     assert measured_value(run.results, "top/lambda_max") is None
+    assert eigenvalues(run.results, 5) == []
 
 
-def test_a_quantity_that_is_no_object_is_named(tmp_path):
-    measured = {"config_sha256": CONTENT["config_sha256"], "quantities": {"top": 3}}
-    (run,), (message,) = read_runs([written(tmp_path, json.dumps(measured))])
-    fault = "quantities.top: must be a valid dictionary, not 3"
-    assert f"curvature.json: {fault}" in message
+@pytest.mark.parametrize("text", ["[1, 2", "[" * 100 + "]" * 100], ids=["damaged", "deep"])
+def test_a_damaged_file_is_named_and_the_run_stays(tmp_path, text):
+    folder = write_quantities(tmp_path, {"top": TOP})
+    write_text(quantity_path(folder, "top"), text)
+    (run,), (message,) = read_runs([folder])
+    assert "top.json" in message
     assert measured_value(run.results, "top/lambda_max") is None
-
-
-@pytest.mark.parametrize(
-    "entry", [{"lambda_max": "<b>"}, {"lambda_max": None}, {"eigenvalues": [[1]]}]
-)
-def test_quantities_of_another_form_are_not_measured(tmp_path, entry):
-    quantities = {"top": entry, "trace": {"trace": {"value": 3.0, "standard_error": None}}}
-    measured = {"config_sha256": CONTENT["config_sha256"], "quantities": quantities}
-    (run,), messages = read_runs([written(tmp_path, json.dumps(measured))])
-    assert measured_value(run.results, "top/lambda_max") is None
-    assert eigenvalues(run.results, 5) == [] and not messages
-    assert measured_value(run.results, "trace/trace") == 3.0
 
 
 def test_what_the_hook_logged_stands_at_its_rounds(tmp_path):

@@ -8,23 +8,18 @@ import numpy as np
 import pytest
 import torch
 import toycls
-import toyseg
 from torch import nn
 
 from fedseg.core.flat import FlatModel
-from fedseg.curvature.checkpoint import opened
+from fedseg.curvature.directions import barrier, line, plane, random_directions
 from fedseg.curvature.landscape import (
     FILE_NAME,
-    POINTS,
     Landscape,
-    barrier,
+    Spec,
     compute_landscape,
     default_folder,
-    line,
-    plane,
-    random_directions,
 )
-from fedseg.curvature.settings import Source, Spec
+from fedseg.curvature.run_data import open_run
 from fedseg.curvature.surface import LossSurface, Point
 from fedseg.errors import ConfigError, DataError
 from fedseg.report.landscapes import write_landscape
@@ -112,79 +107,76 @@ def run(tmp_path_factory) -> Path:
     return Path(config["work_dir"])
 
 
-def spec_of(kind: str, paths: tuple[str, ...], **options) -> Spec:
-    return Spec(kind=kind, source=Source(paths, trusted=("toycls",)), **options)
+def files_of(run: Path, *rounds: int) -> dict[str, Path]:
+    """Name of a model -> its checkpoint."""
+    paths = [run / "checkpoints" / f"round_{n:06d}.pth" for n in rounds]
+    return {str(path): path for path in paths}
 
 
-def checkpoints(run: Path) -> tuple[str, ...]:
-    return tuple(str(run / "checkpoints" / f"round_{n:06d}.pth") for n in (1, 2, 3))
+def computed(spec: Spec, files: dict[str, Path], folder: Path, **options) -> dict:
+    first, *_ = files.values()
+    with open_run(first, trusted=["toycls"]) as data:
+        return compute_landscape(data, spec, files, folder, **options)
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        '{"loss": "x"}',
-        '{"loss": true}',
-        '{"task": [0, 9]}',
-        '{"loss": 1' + "0" * 400 + "}",
-        "[" * 99999,
-    ],
-)
-def test_points_that_are_damaged_are_computed_again(run, tmp_path, line):
-    spec = spec_of("line", checkpoints(run)[:2], points=2)
-    whole = compute_landscape(spec, tmp_path)
-    lines = (tmp_path / POINTS).read_text().splitlines()
-    first = json.loads(lines[0])
-    if line.startswith("{"):
-        line = json.dumps({**first, **json.loads(line)})
-    (tmp_path / POINTS).write_text("\n".join([line, *lines[1:]]))
-    assert compute_landscape(spec, tmp_path) == whole
+@pytest.mark.parametrize("text", ['{"loss": "x"}', '{"place": [0, 9]}', "[" * 99999, '{"pla'])
+def test_points_from_a_damaged_line_on_are_computed_again(run, tmp_path, text):
+    files = files_of(run, 1, 2)
+    spec = Spec("line", points=2)
+    whole = computed(spec, files, tmp_path)
+    header, first, second, *others = (tmp_path / FILE_NAME).read_text().splitlines()
+    if text.endswith("}"):
+        text = json.dumps({**json.loads(second), **json.loads(text)})
+    lines = [header, first, text, *others]
+    (tmp_path / FILE_NAME).write_text("\n".join(lines))
+    assert computed(spec, files, tmp_path) == whole
 
 
 def test_a_damaged_round_is_left_out_of_a_plane(run, tmp_path):
     copied = tmp_path / "run"
     shutil.copytree(run, copied)
-    paths = checkpoints(copied)
-    (copied / "checkpoints" / "round_000000.pth").write_bytes(Path(paths[0]).read_bytes()[:900])
+    files = files_of(copied, 1, 2, 3)
+    first, *_ = files.values()
+    (copied / "checkpoints" / "round_000000.pth").write_bytes(first.read_bytes()[:900])
     with pytest.warns(UserWarning, match=r"round_000000\.pth.*left out of the rounds"):
-        content = compute_landscape(spec_of("plane", paths, points=2), tmp_path / "plane")
-    assert [step["round"] for step in content["trajectory"][paths[0]]] == [1, 2, 3]
+        content = computed(Spec("plane", points=2), files, tmp_path / "plane")
+    assert [step["round"] for step in content["trajectory"][str(first)]] == [1, 2, 3]
 
 
-def test_beyond_the_models_variances_stay_positive_and_the_barrier_is_told(run, tmp_path):
-    spec = spec_of("line", checkpoints(run)[::2], points=5, ends=(-400, 400))
-    (series,) = compute_landscape(spec, tmp_path)["series"]
+def test_beyond_the_models_variances_stay_positive_and_there_is_a_barrier(run, tmp_path):
+    spec = Spec("line", points=5, ends=(-400, 400))
+    (series,) = computed(spec, files_of(run, 1, 3), tmp_path)["series"]
     assert series["barrier"] >= 0
 
 
 @pytest.mark.parametrize(
     ("kind", "models", "options", "field"),
     [
-        ("line", 2, {"points": 1_000_001}, "--points"),
-        ("random", 2, {"points": 1001}, "--points"),
         ("line", 2, {"ends": (1, 0)}, "--ends"),
+        ("plane", 3, {"ends": (0, 1)}, "--ends"),
         ("line", 2, {"points": 1}, "--points"),
-        ("random", 1, {"samples": 0}, "--samples"),
         ("line", 1, {}, "CHECKPOINT"),
         ("plane", 2, {}, "CHECKPOINT"),
-        ("random", 2, {"client": "a"}, "CHECKPOINT"),
+        ("plane", 1, {"clients": ("a",)}, "CHECKPOINT"),
+        ("random", 2, {"clients": ("a",)}, "--client"),
     ],
 )
 def test_a_landscape_that_cannot_be_is_refused(kind, models, options, field):
     with pytest.raises(ConfigError, match=field):
-        spec_of(kind, ("a",) * models, **options)
+        Spec(kind, **options).check(models)
 
 
 def test_a_stopped_landscape_goes_on_to_the_same_bits(run, tmp_path):
-    spec = spec_of("plane", checkpoints(run), points=3, data=("train", "test"))
-    whole = compute_landscape(spec, tmp_path / "whole")
-    lines = (tmp_path / "whole" / POINTS).read_text().splitlines()
-    assert len(lines) == 18
+    spec = Spec("plane", points=3, data=("train", "test"))
+    files = files_of(run, 1, 2, 3)
+    whole = computed(spec, files, tmp_path / "whole")
+    lines = (tmp_path / "whole" / FILE_NAME).read_text().splitlines()
+    assert len(lines) == 19
     part = tmp_path / "part"
     part.mkdir()
-    (part / POINTS).write_text("\n".join([*lines[3:9], lines[9][:20]]) + "\n")
+    (part / FILE_NAME).write_text("\n".join([*lines[:7], lines[7][:20]]))
     seen = []
-    assert compute_landscape(spec, part, advance=lambda *n: seen.append(n)) == whole
+    assert computed(spec, files, part, advance=lambda *n: seen.append(n)) == whole
     assert seen[0] == (6, 18)
     assert (part / FILE_NAME).read_bytes() == (tmp_path / "whole" / FILE_NAME).read_bytes()
     steps, *others = whole["trajectory"].values()  # all three are of one run
@@ -194,76 +186,93 @@ def test_a_stopped_landscape_goes_on_to_the_same_bits(run, tmp_path):
 
 
 def test_ends_of_a_line_are_the_models(run, tmp_path):
-    spec = spec_of("line", checkpoints(run)[1:], points=3)
-    content = compute_landscape(spec, tmp_path)
-    ends = content["axes"][0].index(0.0), content["axes"][0].index(1.0)
-    with opened(spec.source) as data:
-        grid = Landscape(spec, data)
-        for place, point in zip(ends, grid.points, strict=True):
-            at = LossSurface(data.flat, grid.series[0].samples, point)
-            assert content["series"][0]["loss"][place] == pytest.approx(at.loss()[0])
+    spec = Spec("line", points=3)
+    files = files_of(run, 2, 3)
+    content = computed(spec, files, tmp_path)
+    gammas = content["axes"][0]
+    first, second = files.values()
+    with open_run(first, trusted=["toycls"]) as data:
+        samples = Landscape(data, spec, files).series[0].samples
+        for gamma, file in ((0.0, first), (1.0, second)):
+            loss = LossSurface(data.flat, samples, data.load(file)).loss()
+            assert content["series"][0]["loss"][gammas.index(gamma)] == pytest.approx(loss)
     assert set(content["series"][0]["metrics"]) == {"accuracy"}
 
 
 def test_pictures_are_written(run, tmp_path):
     for kind, count in (("plane", 3), ("eigenvectors", 1), ("random", 2)):
-        spec = spec_of(kind, checkpoints(run)[:count], points=2, samples=8)
-        content = compute_landscape(spec, tmp_path / kind)
-        assert json.loads((tmp_path / kind / FILE_NAME).read_text()) == json.loads(
-            json.dumps(content)
-        )
+        spec = Spec(kind, points=2, count=8)
+        content = computed(spec, files_of(run, *range(1, count + 1)), tmp_path / kind)
         for path in write_landscape(content, tmp_path / kind):
             assert path.stat().st_size > 1000
 
 
+def header_of(folder: Path) -> dict:
+    with open(folder / FILE_NAME) as file:
+        return json.loads(file.readline())
+
+
 def test_the_command_line_between_two_rounds_and_wrong_arguments(run_tool, run, tmp_path):
-    first = checkpoints(run)[0]
-    options = ("--points", 3, "--out", tmp_path / "line", "--trust", "toycls")
+    first, *_ = files_of(run, 1)
+    options = ("--points", 3, "--trust", "toycls", "--out", tmp_path / "line")
     data = ("--data", "train", "--data", "test")  # adds up, like any option that takes several
     code, out, err = run_tool("landscape", "line", first, run, *data, *options)
     assert code == 0, err
     files = [Path(line) for line in out.split() if "landscape." in line]
     assert {file.suffix for file in files} == {".png", ".svg"}
     assert all(file.stat().st_size > 1000 for file in files)
-    content = json.loads((tmp_path / "line" / "landscape.json").read_text())
-    assert content["axes"] == [[-1, 0, 0.5, 1, 2]]
-    assert [series["data"] for series in content["series"]] == ["train", "test"]
-    assert all(series["barrier"] >= 0 for series in content["series"])
+    header = header_of(tmp_path / "line")
+    assert header["axes"] == [[-1, 0, 0.5, 1, 2]]
+    assert [series["data"] for series in header["series"]] == ["train", "test"]
     code, _, err = run_tool("landscape", "plane", first, run, *options)
     assert code == 2 and "CHECKPOINT" in err
-    code, _, err = run_tool("landscape", "line", first, f"{run}:global", *options)
-    assert code == 2 and "has no average" in err
-    options = (*options, "--out", tmp_path / "client", "--samples", 5)
+    code, _, err = run_tool("landscape", "plane", run, first, "--round", 1, *options)
+    assert code == 2 and "CHECKPOINT" in err
+    code, _, err = run_tool("landscape", "random", first, "--round", 1, *options)
+    assert code == 2 and "--round" in err and "name its run" in err
+    code, _, err = run_tool("landscape", "random", run, "--round", 9, *options)
+    assert code == 2 and "has no checkpoint of round 9, only of 1, 2, 3" in err
+
+
+def test_the_models_that_clients_train(run_tool, run, tmp_path):
+    first, *_ = files_of(run, 1)
+    folder = tmp_path / "client"
+    options = ("--points", 3, "--trust", "toycls", "--samples", 5, "--out", folder)
     code, _, err = run_tool("landscape", "random", run, "--client", "nobody", *options)
     assert code == 2 and "--client" in err and "'nobody'" in err
-    assert not (tmp_path / "client").exists()
-    client = toyseg.history({"work_dir": run})[-1]["participants"][0]["client"]
-    code, out, err = run_tool("landscape", "line", first, "--client", client, *options)
+    assert not folder.exists()
+    code, _, err = run_tool("landscape", "line", first, "--client", "a", *options)
     assert code == 0, err
-    content = json.loads((tmp_path / "client" / "landscape.json").read_text())
-    assert [series["data"] for series in content["series"]] == ["own data", "all data"]
-    code, _, err = run_tool("landscape", "random", first, "--client", client, *options)
+    series = header_of(folder)["series"]
+    assert [entry["data"] for entry in series] == ["own data", "all data"]
+    code, _, err = run_tool("landscape", "random", first, "--client", "a", *options)
     assert code == 2 and "is the landscape of other models, data or options" in err
     options = (*options, "--out", tmp_path / "surface")
-    code, out, err = run_tool("landscape", "random", first, "--client", client, *options)
+    code, out, err = run_tool("landscape", "random", first, "--client", "a", *options)
     assert code == 0, err
     assert "landscape.svg" in out and "landscape.html" in out
+    options = (*options, "--out", tmp_path / "plane")
+    code, out, err = run_tool(
+        "landscape", "plane", run, "--round", 1, "--client", "a", "b", *options
+    )
+    assert code == 0, err
+    assert list(header_of(tmp_path / "plane")["marks"]) == [str(run), "client a", "client b"]
 
 
 def test_planes_of_other_models_are_beside_each_other(run_tool, run, tmp_path):
     """Nothing is overwritten: neither by other models nor by other options of the same ones."""
     copied, trust = tmp_path / "run", ("--trust", "toycls")
     shutil.copytree(run, copied)
-    rounds = checkpoints(copied)
+    rounds = list(files_of(copied, 1, 2, 3))
     for models in (rounds, rounds[::-1]):
         code, _, err = run_tool("landscape", "plane", *models, "--points", 2, *trust)
         assert code == 0, err
-    assert sorted(path.parent.name for path in copied.glob("curvature/*/landscape.json")) == [
+    assert sorted(path.parent.name for path in copied.glob(f"curvature/*/{FILE_NAME}")) == [
         "landscape_plane-round_000001-round_000002-round_000003",
         "landscape_plane-round_000003-round_000002-round_000001",
     ]
     pictures = {path: path.read_bytes() for path in copied.glob("curvature/*/landscape.*n*")}
-    assert {path.suffix for path in pictures} == {".json", ".png"}
+    assert {path.suffix for path in pictures} == {".jsonl", ".png"}
     code, _, err = run_tool("landscape", "plane", *rounds, "--points", 3, *trust)
     assert code == 2 and "name another folder (--out)" in err
     code, _, err = run_tool("landscape", "plane", *rounds, "--points", 2, *trust)
@@ -272,32 +281,21 @@ def test_planes_of_other_models_are_beside_each_other(run_tool, run, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("options", "models", "name"),
+    ("spec", "rounds", "name"),
     [
-        ({"kind": "random"}, ["{run}"], "landscape_random"),
-        ({"kind": "random", "client": "a/b"}, ["{run}"], "landscape_random-a_b"),
-        ({"kind": "random"}, ["{run}:global"], "landscape_random-run_global"),
-        ({}, ["{run}", "{run}:client=x@1"], "landscape_line-run-run_client=x@1"),
-        ({"statistics": "batch"}, ["{run}", "{run}:global"], "landscape_line-batch-run-run_global"),
+        (Spec("random"), [3], "landscape_random-round_000003"),
+        (Spec("random", global_model=True), [3], "landscape_random-round_000003-global"),
+        (Spec("line", clients=("a/b",)), [1], "landscape_line-round_000001-client_a_b"),
+        (
+            Spec("line", statistics="batch"),
+            [1, 2],
+            "landscape_line-round_000001-round_000002-batch",
+        ),
     ],
 )
-def test_the_folder_of_a_landscape_names_its_models(run, tmp_path, options, models, name):
-    copied = tmp_path / "run"
-    shutil.copytree(run, copied)
-    source = Source(tuple(model.format(run=copied) for model in models))
-    assert default_folder(Spec(source=source, **options)) == copied / "curvature" / name
-
-
-def test_the_folder_of_models_with_long_names_has_a_digest(run, tmp_path):
-    folders = []
-    for last in "ab":
-        copied = tmp_path / ("long" * 40) / f"{'name' * 40}{last}"
-        shutil.copytree(run, copied)
-        folders.append(copied)
-    names = [
-        default_folder(Spec(source=Source((str(folders[0]), str(second)))))
-        for second in (folders[1], f"{folders[0]}:client=x@1")
-    ]
-    assert names[0] != names[1]
-    for folder in names:
-        folder.mkdir(parents=True)
+def test_the_folder_of_a_landscape_names_its_models(run, spec, rounds, name):
+    files = files_of(run, *rounds)
+    assert default_folder(spec, files) == run / "curvature" / name
+    other = {"other": run.parent / "other" / "checkpoints" / "round_000003.pth"}
+    folder = default_folder(Spec("line"), files | other)
+    assert folder.name.endswith("-other_round_000003")
