@@ -13,17 +13,17 @@ from fedseg.errors import ConfigError, DataError, ResourceError
 from fedseg.names import PUBLISHED
 from fedseg.partition import Split
 
-from .folder_images import (
+from .from_cvat import read_cvat
+from .from_labelme import read_labelme
+from .importers import CLASSES, Imported, write_imported
+from .layout_images import (
     LabeledImage,
     count_classes,
     find_samples,
     print_contents,
     read_images,
 )
-from .folder_splits import Pool, SplitRule, check_rule, choose_tests, divide, published_rule
-from .from_cvat import read_cvat
-from .from_labelme import read_labelme
-from .importers import CLASSES, Imported, write_imported
+from .layout_splits import Pool, SplitRule, check_rule, choose_tests, divide, published_rule
 from .layouts import Layout, own_layout, published_layout
 from .outcome import Outcome, next_command
 from .own_config import write_config

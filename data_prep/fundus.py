@@ -68,8 +68,8 @@ def prepare(
         check_exists(root, FIX)
     from fedseg.datasets.arrays import is_synthetic
 
-    from .folder_splits import SplitRule
     from .folders import prepare_published
+    from .layout_splits import SplitRule
     from .synthetic_fundus import draw_sites
 
     if synthetic:

@@ -10,7 +10,7 @@ import numpy as np
 from fedseg.errors import DataError
 from fedseg.files import write_text
 
-from .folder_images import LabeledImage
+from .layout_images import LabeledImage
 from .layouts import Layout
 from .split_folders import PreparedSplit
 

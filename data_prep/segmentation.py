@@ -165,8 +165,8 @@ def prepare(
     root = root or Path("data", dataset)
     if source is None:
         check_exists(root, FIX)
-    from .folder_splits import SplitRule
     from .folders import import_data, prepare_own, prepare_published
+    from .layout_splits import SplitRule
 
     rule = SplitRule(
         unseen=unseen or (),

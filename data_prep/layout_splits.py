@@ -18,7 +18,7 @@ from fedseg.partition import (
 )
 
 from .classes import read_text
-from .folder_images import LabeledImage
+from .layout_images import LabeledImage
 from .layouts import Layout
 
 SHARE = 0.2  # of each domain that is trained on, for tests
