@@ -79,6 +79,18 @@ def test_using_a_model(terminal, small_config, is_new_user):
     assert {"street.png", "night.png", "day.png"} <= {p.name for p in predictions.rglob("*.png")}
 
 
+def test_medical(terminal):
+    small_images = "--cfg-options train_cfg.max_rounds=1 train_dataloader.batch_size=40"
+    instead = {
+        "fedseg prepare fundus --root": add("--size 32"),
+        "fedseg train demo_fundus": add(small_images),
+        "fedseg prepare fundus": skip,  # tests/data_prep/test_medical.py prepares small copies
+        "fedseg prepare polyps": skip,
+        "fedseg prepare prostate": skip,
+    }
+    walk(terminal, "docs/medical.md", instead)
+
+
 def test_leaderboard(terminal):
     results = toyresults.results("cifar10_a005_c5_cnn", {"test/accuracy": 71.5})
     toyresults.write(terminal.folder / "work_dirs" / "fedavg", results)
