@@ -275,13 +275,20 @@ def json_texts(path: Path, key: str) -> Damages:
     return st.sampled_from(TEXTS).map(damage)
 
 
+BOM = "\ufeff"
+
+
 def json_shapes(path: Path) -> Damages:
     """A JSON file of another shape altogether."""
     text = path.read_text()
     shapes = ["[]", "5", "null", '"text"', "{}", "[" * 100_000, "{", text[:-2], text + text]
-    shapes += ["\ufeff" + text, text.replace(":", " ")]
-    numbered = enumerate(shapes)
-    return st.sampled_from([Damage(f"shape {i}: {s[:20]!r}", _write(s)) for i, s in numbered])
+    shapes += [BOM + text, text.replace(":", " ")]
+    damages = [
+        # a byte order mark changes a file's checksum and nothing else
+        Damage(f"shape {i}: {shape[:20]!r}", _write(shape), valid=shape == BOM + text)
+        for i, shape in enumerate(shapes)
+    ]
+    return st.sampled_from(damages)
 
 
 # ---------------------------------------------------------------- configs
