@@ -25,7 +25,7 @@ from .layout_images import (
 )
 from .layout_splits import Pool, SplitRule, check_rule, choose_tests, divide, published_rule
 from .layouts import Layout, own_layout, published_layout
-from .outcome import Outcome, next_command
+from .outcome import Outcome, next_command, usual_root
 from .own_config import write_config
 from .split_folders import PreparedSplit, check_free, print_splits, save
 
@@ -79,8 +79,7 @@ def prepare_published(
     rule = published_rule(rule, kind)
     folder = _read_folder(root, published_layout(kind), rule, unofficial)
     _save_split(folder, _make_clients(folder, rule), rule, name, overwrite)
-    usual = Path("data", name.partition("_")[0])
-    return Outcome(root, [root / "splits"], closing=next_command(name, usual, root))
+    return Outcome(root, [root / "splits"], closing=next_command(name, usual_root(name), root))
 
 
 def import_data(

@@ -35,3 +35,8 @@ def next_command(experiment: str, usual: Path, root: Path, options: Sequence[str
     if options:
         command += f" --cfg-options {shlex.join(options)}"
     return f"Next: {command}"
+
+
+def usual_root(dataset: str) -> Path:
+    """Name the folder where a data set is expected: both of Mapillary's label sets share one."""
+    return Path("data", dataset.removesuffix("_a").removesuffix("_b"))

@@ -17,7 +17,7 @@ from .arguments import (
     add_overwrite_argument,
     check_exists,
 )
-from .outcome import Outcome
+from .outcome import Outcome, usual_root
 
 PURPOSE = "Check images and label maps of any layout, and write a federated split and a config."
 DETAILS = f"""\
@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         type=Path,
         metavar="ROOT",
-        help="the data root (default: data/DATASET)",
+        help="the data root (default: data/DATASET; of mapillary_a and mapillary_b data/mapillary)",
     )
     add_member_argument(parser, MEMBERS)
     parser.add_argument(
@@ -145,7 +145,7 @@ def prepare(
     """Check images and label maps of a folder, and write a split and, of own images, a config.
 
     Args:
-        root: the folder (default: data/DATASET).
+        root: the folder (default: that of :func:`~fedseg.data_prep.outcome.usual_root`).
         dataset: segmentation for own images, or a published data set, which has its own templates
             and classes.
         images: template of the paths of images; with ``source`` their folder.
@@ -162,7 +162,7 @@ def prepare(
         unofficial: accept another number of images than the published one.
         overwrite: replace files that differ.
     """
-    root = root or Path("data", dataset)
+    root = root or usual_root(dataset)
     if source is None:
         check_exists(root, FIX)
     from .folders import import_data, prepare_own, prepare_published

@@ -8,6 +8,9 @@ import pytest
 from PIL import Image
 
 import fedseg.datasets
+from fedseg.config.compose import compose
+from fedseg.config.layers import CONFIGS
+from fedseg.data_prep.outcome import usual_root
 from fedseg.datasets import IDDDataset, JoinedDataset
 from fedseg.names import PUBLISHED
 from fedseg.partition import read_split
@@ -121,6 +124,12 @@ def test_a_copy_in_its_layout(name, tmp_path, prepare):
         if domain not in ("fog", "rain"):  # of which there is no test image here
             held = build(DATASETS, {**loader.dataset, "data_root": str(tmp_path)}, "dataset")
             assert set(held.domains) == ({domain} if domain else set(held.domains))
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_usual_root_is_that_of_the_setting(name):
+    data_root = compose(CONFIGS / "settings" / f"{name}.py").train_dataloader.dataset.data_root
+    assert usual_root(name) == Path(data_root)
 
 
 @pytest.mark.parametrize(("names", "wrong"), [("2007_000033\n2007_1\n", "2007_1"), ("", "nothing")])

@@ -30,6 +30,13 @@ def test_own_data_set(terminal):
     walk(terminal, PAGE, instead)
 
 
+def test_a_data_set_in_one_file(terminal):
+    given.orchards(terminal.folder)
+    terminal.write("classes.txt", "void\nsoil\ntree\nsky\n")
+    for line in commands(blocks(ROOT / "docs/data_sets.md")[-1]):
+        terminal.run(small(line))
+
+
 @pytest.mark.parametrize("beginning", ALTERNATIVES)
 def test_annotations_become_predictions_with_their_classes(terminal, beginning, is_new_user):
     ALTERNATIVES[beginning](terminal.folder)
