@@ -242,25 +242,24 @@ def published(entry: Entry) -> str:
     """A table of published results next to FedAvg's in the same paper; empty if there is none."""
     from fedseg.leaderboard.board import build_board
     from fedseg.leaderboard.methods import Method
-    from fedseg.leaderboard.output import cell_text
 
-    fedavg = Method("fedavg")
-    wanted = Method(**{"algorithm": "fedavg", **entry.record})
-    rankings = {ranking.benchmark.id: ranking for ranking in build_board([]).rankings}
+    fedavg = Method("fedavg").label
+    method = Method(**{"algorithm": "fedavg", **entry.record}).label
+    values = build_board([]).values
+    first = values[(values["place"] == 0) & values["is_ranked"] & values["value"].notna()]
     lines = []
-    for ranking in (rankings[name] for name in BENCHMARKS):
-        column = ranking.benchmark.columns[0]
-        plain = {r.paper: r.cells[column.key] for r in ranking.rows if r.method == fedavg}
-        for row in ranking.rows:
-            cell = row.cells[column.key]
-            if row.method != wanted or cell.value is None:
-                continue
-            cells = [f"{ranking.benchmark.title}: {column.label}", cell_text(cell, column)]
-            if wanted != fedavg:
-                cells.append(cell_text(plain[row.paper], column) if row.paper in plain else "")
-            source = "[ours](results.md#published-length)" if row.reproduced else row.source
-            lines.append(f"| {' | '.join([*cells, source])} |")
-    head = OF_FEDAVG if wanted == fedavg else PUBLISHED
+    for name in BENCHMARKS:
+        table = first[first["benchmark"] == name]
+        plain = table[table["method"] == fedavg].set_index("paper")["text"]
+        for row in table[table["method"] == method].itertuples():
+            label = row.label.removesuffix(" (%)")
+            cells = [f"{row.title}: {label}", row.text]
+            if method != fedavg:
+                cells.append(plain.get(row.paper, ""))
+            is_ours = row.kind == "reproduced"
+            cells.append("[ours](results.md#published-length)" if is_ours else row.source)
+            lines.append(f"| {' | '.join(cells)} |")
+    head = OF_FEDAVG if method == fedavg else PUBLISHED
     return "\n".join([head, *lines]) + "\n" if lines else ""
 
 

@@ -77,6 +77,12 @@ def protocol_and_variants(facts: Mapping[str, Any]) -> dict[str, Any]:
     return {"protocol": protocol, "variants": variants}
 
 
+def config_names(facts: Mapping[str, Any]) -> list[str]:
+    """The names of settings in the commands of a benchmark's setting."""
+    commands = (facts["command"], *facts["also"])
+    return list(dict.fromkeys(command.split()[0] for command in commands))
+
+
 def setting(facts: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a :class:`fedseg.leaderboard.benchmarks.Setting`."""
     data, composed = DATASETS[facts["dataset"]], protocol_and_variants(facts)
@@ -114,6 +120,7 @@ def setting(facts: Mapping[str, Any]) -> dict[str, Any]:
         "evaluations": facts.get("evaluations", 20),
         "note": note or data.get("note", ""),
         "command": facts["command"],
+        "configs": config_names(facts),
         "parameters": data["parameters"][model],
     }
 

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlencode
 
 from PIL import Image
 
@@ -33,23 +32,20 @@ class View:
         name: of the file.
         width, height: of the window in CSS pixels.
         dark: whether in dark mode.
-        own: whether to open the first tab, of all runs.
-        at: the element to scroll to; default: the top of the page.
+        table: id of a benchmark; default: the first tab, of all runs.
     """
 
     name: str
     width: int
     height: int
     dark: bool = False
-    own: bool = False
-    at: str | None = None
+    table: str | None = None
 
 
 VIEWS = (
-    View("leaderboard_light", 1400, 1100, own=True),
-    View("leaderboard_run", 1400, 1700, own=True, at="#runs"),
-    View("leaderboard_dark", 1400, 1100, dark=True),
-    View("leaderboard_phone", 390, 844),
+    View("leaderboard_light", 1400, 1100),
+    View("leaderboard_dark", 1400, 1100, table="idda_rainy_heterogeneous", dark=True),
+    View("leaderboard_phone", 390, 844, table="idda_rainy_heterogeneous"),
 )
 
 
@@ -97,14 +93,10 @@ def take_screenshots(
 
 def _show(page: "Page", view: View) -> None:
     """Bring a page into the state of a view."""
-    tables = page.locator(".board").evaluate_all("all => all.map(one => one.dataset.table)")
-    wanted = "own-" if view.own else "idda_rainy_heterogeneous"
-    chosen = next((table for table in tables if table.startswith(wanted)), None)
-    if chosen is not None:
-        page.goto(f"{page.url.partition('#')[0]}#{urlencode({'table': chosen})}")
-        page.locator(f"#board-{chosen}").wait_for(state="visible")
-    if view.at is not None and page.locator(view.at).is_visible():
-        page.locator(view.at).evaluate("one => one.scrollIntoView()")
+    if view.table is not None:
+        page.goto(f"{page.url}#board-{view.table}")
+        page.locator(f"#board-{view.table}").wait_for(state="visible")
+        page.evaluate("scrollTo(0, 0)")
     page.evaluate("document.activeElement.blur()")
     page.evaluate(
         "Promise.all([...document.images].map(one => {"

@@ -23,7 +23,7 @@ def show_board() -> int:
         EXAMPLES,
     )
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUNS", help="folders, at any depth")
-    text = "also write a page (index.html), Markdown, CSV and JSON to this folder"
+    text = "also write a page (index.html), Markdown, LaTeX and CSV to this folder"
     parser.add_argument("--out", type=cli.folder, help=text)
     text = "also show the published numbers without a run, as the page always does"
     parser.add_argument("--all", action="store_true", help=text)

@@ -9,7 +9,7 @@ corruptions, traffic until a target. Names and the published splits are in
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from fedseg.leaderboard.reference import Published, read_json, read_published
 
@@ -19,7 +19,8 @@ DATASETS: Mapping[str, Mapping[str, Any]] = read_json("benchmarks.json")["datase
 """Data set of the published records -> facts; ``class`` is that of the training set."""
 
 UNNAMED = "mnist"  # data set of the course report, which does not name it
-SIZES = ("rounds", "clients_per_round", "n_clients")
+OTHER_SIZES = ("clients_per_round", "n_clients")
+SIZES = ("rounds", *OTHER_SIZES)
 
 
 @dataclass(frozen=True)
@@ -39,9 +40,14 @@ class Column:
     digits: int = 2  # after the decimal point; values that print alike share a rank
     unit: str = "%"  # or "rounds", "of FedAvg's", "" where the label has it
 
+    @property
+    def header(self) -> str:
+        """The label with its unit."""
+        return f"{self.label} (%)" if self.unit == "%" else self.label
 
-def _columns(facts: Iterable[dict[str, Any]]) -> tuple[Column, ...]:
-    return tuple(Column(**{**fact, "published": tuple(fact["published"])}) for fact in facts)
+
+def _columns(entries: Iterable[dict[str, Any]]) -> tuple[Column, ...]:
+    return tuple(Column(**{**facts, "published": tuple(facts["published"])}) for facts in entries)
 
 
 # what a setting's first table can show besides what it ranks
@@ -73,6 +79,7 @@ class Setting:
     evaluations: int = 20  # required number in the window
     note: str = ""
     command: str = ""  # what trains FedAvg in it, after "fedseg train"
+    configs: Sequence[str] = ()  # names of the settings in configs/settings that have its protocol
     parameters: int | None = None  # trainable ones of the network
 
 
@@ -83,43 +90,69 @@ class Benchmark:
     id: str  # for URLs
     title: str
     group: str  # tab of the page
-    setting: Setting
+    setting: Setting | None  # None: a table of runs alone
     columns: tuple[Column, ...]  # the first one orders the rows
     further: tuple[Column, ...] = ()  # can be shown, and are not ranked
     target: float | None = None  # accuracy in percent that traffic is measured to
     note: str = ""
 
-    def column_of(self, record: Published) -> tuple[Column | None, bool]:
-        """The column of one of the setting's published cells, and whether it is ranked."""
-        wanted = (record.domain, record.metric)
-        ranked = record.variant is None and record.split is not None
-        for column in self.columns if ranked or self.further else ():
-            if column.published == wanted:
-                return column, ranked
-        return next((column for column in self.further if column.published == wanted), None), False
+    @property
+    def all_columns(self) -> tuple[Column, ...]:
+        """Ranked columns and the others."""
+        return (*self.columns, *self.further)
+
+    def is_ranked(self, record: Published) -> bool:
+        """True unless a published cell is a variant's or of centralized training."""
+        return record.variant is None and record.split is not None
+
+    def column_of(self, record: Published) -> Column | None:
+        """The column of one of the setting's published cells; None if the table has none.
+
+        What is not ranked stands in the first table of a setting alone, which has further columns.
+        """
+        if not self.further and not self.is_ranked(record):
+            return None
+        for column in self.all_columns:
+            if column.published == (record.domain, record.metric):
+                return column
+        return None
 
     def doubt(self, record: Published) -> str | None:
         """The reason not to rank anything against a published cell of this table, or None."""
-        needed = () if record.split is None else SIZES
-        unstated = (name.replace("_", " ") for name in needed if getattr(record, name) is None)
-        return record.doubt or next((f"the source does not state {n}" for n in unstated), None)
+        if record.doubt or record.split is None:
+            return record.doubt
+        for name in SIZES:
+            if getattr(record, name) is None:
+                return f"the source does not state {name.replace('_', ' ')}"
+        return None
 
 
 @cache
 def records_of(setting: Setting) -> tuple[Published, ...]:
     """The published cells of a setting: also centralized ones, and points on the way."""
+    records = _records_by_network().get((setting.model, setting.dataset), ())
+    return tuple(record for record in records if _belongs(record, setting))
 
-    def belongs(record: Published) -> bool:
-        if (record.model, record.dataset or UNNAMED) != (setting.model, setting.dataset):
+
+@cache
+def _records_by_network() -> dict[tuple[str, str], list[Published]]:
+    """The published cells by network and data set."""
+    groups: dict[tuple[str, str], list[Published]] = {}
+    for record in read_published():
+        groups.setdefault((record.model, record.dataset or UNNAMED), []).append(record)
+    return groups
+
+
+def _belongs(record: Published, setting: Setting) -> bool:
+    """True if a cell of the same network and data set has the setting's split and sizes."""
+    if record.split is None:
+        return True
+    for key, value in record.split.items():
+        if setting.split.get(key, value) != value:
             return False
-        on_the_way = (record.variant or "").startswith("at ")  # in any round
-        names = SIZES[on_the_way:]
-        return record.split is None or (
-            all(setting.split.get(key, value) == value for key, value in record.split.items())
-            and all(getattr(record, name) in (None, getattr(setting, name)) for name in names)
-        )
-
-    return tuple(filter(belongs, read_published()))
+    is_on_the_way = (record.variant or "").startswith("at ")
+    sizes = OTHER_SIZES if is_on_the_way else SIZES  # on the way: in any round
+    return all(getattr(record, name) in (None, getattr(setting, name)) for name in sizes)
 
 
 @cache
@@ -132,16 +165,21 @@ def settings() -> tuple[Setting, ...]:
 def benchmarks() -> tuple[Benchmark, ...]:
     """Every benchmark, in the order in which a reader sees them."""
     known = {setting.id: setting for setting in settings()}
-    return tuple(
-        Benchmark(
-            **{**facts, "setting": known[facts["setting"]], "columns": _columns(facts["columns"])},
-            further=FURTHER_COLUMNS if facts["id"] == facts["setting"] else (),
-        )
-        for facts in read_json("settings.json")["benchmarks"]
-    )
+    found = []
+    for facts in read_json("settings.json")["benchmarks"]:
+        is_first = facts["id"] == facts["setting"]
+        fields = {
+            **facts,
+            "setting": known[facts["setting"]],
+            "columns": _columns(facts["columns"]),
+            "further": FURTHER_COLUMNS if is_first else (),
+        }
+        found.append(Benchmark(**fields))
+    return tuple(found)
 
 
-class PublishedCount(NamedTuple):
+@dataclass(frozen=True)
+class PublishedCount:
     """The published numbers: cells of papers' tables that have a value."""
 
     total: int
@@ -161,6 +199,6 @@ def count_published() -> PublishedCount:
         id(record)
         for benchmark in benchmarks()
         for record in records_of(benchmark.setting)
-        if benchmark.column_of(record)[0] is not None
+        if benchmark.column_of(record) is not None
     }
     return PublishedCount(total=len(numbers), in_tables=len(numbers & shown))

@@ -1,131 +1,143 @@
-"""The board as text: tables on the terminal, Markdown, CSV, JSON."""
+"""The board as text: tables on the terminal, Markdown, LaTeX, CSV."""
 
-from collections.abc import Iterable
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
+import numpy as np
+import pandas as pd
 from rich.console import Console
+from rich.table import Table as RichTable
 from rich.text import Text
 
 from fedseg.cli import wide_console
-from fedseg.leaderboard.benchmarks import Column
-from fedseg.leaderboard.board import Board, Table
-from fedseg.leaderboard.reference import read_published
-from fedseg.leaderboard.rows import Row
+from fedseg.leaderboard.benchmarks import Benchmark
+from fedseg.leaderboard.board import Board
+from fedseg.leaderboard.values import DOUBT
 from fedseg.metric_names import flatten
-from fedseg.runs.run_files import FoundRun
-from fedseg.runs.tables import Cell, TextTable, csv_text, markdown_text, spread_table
+from fedseg.runs.tables import TextTable, markdown_text, spread_table
 from fedseg.units import format_bytes
 
-BOARD_SCHEMA_VERSION = 5  # of leaderboard.json
-CSV_FIELDS = (
-    *("benchmark", "title", "kind", "method", "experiment", "paper", "table", "column", "metric"),
-    *("value", "std", "seeds", "rank", "doubt", "status", "bytes", "seconds", "year", "url"),
-)
-SETTING_FIELDS = (
-    *("id", "dataset", "split", "model", "n_clients", "clients_per_round", "rounds"),
-    *("local_epochs", "window", "command", "protocol"),
-)
-DOUBT = "?"
-WHY = "--why"  # the option that shows all reasons
+CSV_FIELDS = [
+    "benchmark",
+    "title",
+    "kind",
+    "method",
+    "experiment",
+    "paper",
+    "table",
+    "column",
+    "metric",
+    "value",
+    "std",
+    "seeds",
+    "rank",
+    "doubt",
+    "status",
+    "bytes",
+    "seconds",
+    "year",
+    "url",
+]
 LEGEND = f"{DOUBT}: in doubt, nothing is ranked against it"
+WHY = "--why"  # the option that shows all reasons
+LATEX_BEST = "textbf:--rwrap;"  # pandas' notation of \textbf{...}
+TEXT_COLUMNS = ("method", "seeds", "source", "experiment", "why")  # the others hold numbers
 
 
-def cell_text(cell: Cell, column: Column) -> str:
-    """A cell for the reader: ``50.03 ± 0.41``, with a mark if it is in doubt."""
-    text = value_text(cell, column)
-    if cell.std is not None:
-        text += f" ± {number(cell.std, column)}"
-    return f"{text} {DOUBT}" if cell.doubt and cell.value is not None else text
+@dataclass(frozen=True)
+class TextFrame:
+    """A table as text."""
+
+    title: str
+    texts: pd.DataFrame  # of str
+    best: np.ndarray  # of bool, as large as the texts: the values of rank 1
+    published: list[bool]  # by row
+
+    def to_rich(self) -> RichTable:
+        """Make the table of the terminal."""
+        names = list(self.texts.columns)
+        table = TextTable(
+            title=self.title,
+            head=tuple(names),
+            rows=list(self.texts.itertuples(index=False, name=None)),
+            right=[place for place, name in enumerate(names) if name not in TEXT_COLUMNS],
+            bold={(int(row), int(column)) for row, column in np.argwhere(self.best)},
+            dim=[place for place, is_published in enumerate(self.published) if is_published],
+        )
+        return table.to_rich()
+
+    def to_markdown(self) -> str:
+        """Make a table in Markdown, without the title."""
+        texts = self.texts.map(markdown_text)
+        texts = texts.where(~self.best, "**" + texts + "**")
+        align = ["left" if name in TEXT_COLUMNS else "right" for name in texts.columns]
+        texts.columns = [markdown_text(name) for name in texts.columns]
+        return texts.to_markdown(index=False, disable_numparse=True, colalign=align)
 
 
-def value_text(cell: Cell, column: Column) -> str:
-    """A cell's value for the reader, or why there is none."""
-    if cell.value is not None:
-        return number(cell.value, column)
-    words = {None: "-", "missing": "-", "lost": "not readable"}
-    return words.get(cell.status) or cell.status.replace("_", " ")
+def ranked_table(board: Board, benchmark: Benchmark, why: bool = False) -> TextFrame:
+    """Show what is ranked in a table: a row for each method, a column for each metric.
+
+    Args:
+        board: which has the table.
+        benchmark: the table.
+        why: with a column of the reasons why runs have no published numbers beside them.
+    """
+    lines = board.lines(benchmark)
+    return _text_frame(benchmark, lines[lines["is_ranked"]], benchmark.title, why)
 
 
-def number(value: float, column: Column) -> str:
-    """A value with its column's digits."""
-    return f"{value:,.{column.digits}f}"
+def unranked_table(board: Board, benchmark: Benchmark) -> TextFrame | None:
+    """Show what is also published or measured, and not ranked; None if there is nothing."""
+    lines = board.lines(benchmark)
+    lines = lines[~lines["is_ranked"]]
+    lines = lines[lines["value"].notna() | (lines["kind"] == "published")]
+    if lines.empty:
+        return None
+    return _text_frame(benchmark, lines, f"{benchmark.title}: also published")
 
 
-def header(column: Column) -> str:
-    """A column's label with its unit."""
-    return f"{column.label} (%)" if column.unit == "%" else column.label
-
-
-def traffic(row: Row) -> str:
-    """A run's bytes for the reader; a published row has none."""
-    return "-" if row.bytes is None else format_bytes(row.bytes)
-
-
-def text_table(table: Table, further: bool = False, reasons: bool = False) -> TextTable:
-    """A table as text; ``further``: with what is not ranked; ``reasons``: why each row is apart."""
-    columns, rows = _shown(table, further)
-    values = range(2 if table.ranked else 1, len(columns) + (2 if table.ranked else 1))
-    head = ["method", *map(header, columns), "seeds"]
-    head = ["rank", *head, "traffic", "source"] if table.ranked else [*head, "experiment"]
-    lines, bold = [], []
-    for place, row in enumerate(rows):
-        cells = [row.cells[column.key] for column in columns]
-        line = [row.method.label, *map(cell_text, cells, columns)]
-        line.append(", ".join(map(str, row.seeds)) or "published")
-        if table.ranked:
-            line = [str(row.cells[table.columns[0].key].rank or ""), *line, traffic(row)]
-        source = f"{row.source}{', reproduced here' * row.reproduced}"
-        lines.append((*line, source, *(["; ".join(row.reasons)] if reasons else [])))
-        bold += [(place, n) for n, cell in zip(values, cells, strict=True) if cell.rank == 1]
-    return TextTable(
-        title=table.title if table.ranked else f"Not comparable: {table.title}",
-        head=(*head, *(["why"] if reasons else [])),
-        rows=lines,
-        right=[0, *values, values.stop + 1] if table.ranked else values,
-        bold=bold,
-        dim=[place for place, row in enumerate(rows) if row.kind == "published"],
-    )
-
-
-def _shown(table: Table, further: bool) -> tuple[tuple[Column, ...], tuple[Row, ...]]:
-    if not further:
-        return table.columns, table.rows
-    return (*table.columns, *table.further_columns), (*table.rows, *table.further_rows)
-
-
-def _notes(table: Table, further: bool, why: bool) -> list[str]:
-    """Remarks below a table: why its rows are apart, once if it is one reason."""
-    if table.ranked:
-        return [_ranking_note(table, further)]
-    if len({row.reasons for row in table.rows}) == 1:
-        return _reasons("Not comparable because", table.rows[0], why)
-    notes = []
-    for row in table.rows:
-        notes += _reasons(f"{row.name} is not comparable because", row, why)
-    return notes
-
-
-def _reasons(because: str, row: Row, why: bool) -> list[str]:
-    """The decisive reason in one line, or all of them in a line each."""
-    decisive, *further = row.reasons
+def _text_frame(
+    benchmark: Benchmark, lines: pd.DataFrame, title: str, why: bool = False
+) -> TextFrame:
+    """Turn lines into a table with a row for each method, and facts of its runs beside it."""
+    known = lines.groupby("place")["value"].transform("count") > 0
+    lines = lines[known | (lines["place"] == 0)]
+    labels = lines.drop_duplicates("place").set_index("place")["label"].sort_index()
+    values = lines.pivot(index="row", columns="place", values="text").fillna("-")
+    best = lines.pivot(index="row", columns="place", values="rank").eq(1).fillna(False)
+    rows = lines.drop_duplicates("row").set_index("row").sort_index()
+    ranks = lines[lines["place"] == 0].set_index("row")["rank"].reindex(rows.index)
+    before = {"rank": ["" if pd.isna(rank) else str(rank) for rank in ranks]}
+    if not lines["is_ranked"].all():
+        before = {}
+    before["method"] = list(rows["method"])
+    after = {"seeds": [", ".join(map(str, seeds)) or "published" for seeds in rows["seeds"]]}
+    if benchmark.setting is None:
+        after["rounds"] = [f"{rounds:,}" for rounds in rows["rounds"]]
+    if benchmark.target is None:
+        after["traffic"] = [traffic_text(sent) for sent in rows["bytes"]]
+    name = "experiment" if benchmark.setting is None else "source"
+    after[name] = [
+        f"{source}, reproduced here" if kind == "reproduced" else source
+        for source, kind in zip(rows["source"], rows["kind"], strict=True)
+    ]
     if why:
-        return [f"{because}: {decisive}", *(f"  and {reason}" for reason in further)]
-    more = f" (and {len(further)} more: fedseg leaderboard {WHY})" if further else ""
-    return [f"{because}: {decisive}{more}"]
+        after["why"] = ["; ".join(reasons) for reasons in rows["reasons"]]
+    left = pd.DataFrame(before, index=rows.index)
+    right = pd.DataFrame(after, index=rows.index)
+    texts = pd.concat([left, values.set_axis(list(labels), axis=1), right], axis=1)
+    is_best = np.zeros(texts.shape, dtype=bool)
+    is_best[:, len(before) : len(before) + len(labels)] = best.to_numpy(dtype=bool)
+    return TextFrame(title, texts, is_best, list(rows["kind"] == "published"))
 
 
-def _ranking_note(table: Table, further: bool) -> str:
-    columns, rows = _shown(table, further)
-    cells = (row.cells[column.key] for row in rows for column in columns)
-    doubtful = any(cell.doubt and cell.value is not None for cell in cells)
-    return "; ".join(filter(None, (table.benchmark.note, LEGEND if doubtful else "")))
+def traffic_text(sent: float | None) -> str:
+    """A run's bytes for the reader; a published row has none."""
+    return "-" if pd.isna(sent) else format_bytes(sent)
 
 
-def _spread(board: Board, table: Table) -> list[TextTable]:
-    """The results of a table's runs over clients or domains."""
-    rows = [(f"{r.method.label}, {r.name}", [board.runs[i] for i in r.runs]) for r in table.runs]
-    return spread_table([(n, [flatten(run.results.final) for run in runs]) for n, runs in rows])
+# ---------------------------------------------------------------- terminal
 
 
 def print_board(
@@ -138,102 +150,163 @@ def print_board(
     """Print tables and messages.
 
     Args:
+        board: what to print.
+        console: where; default: the terminal.
         everything: also tables without a run.
         further: also what is not ranked.
         why: every reason why a run is not comparable, not the decisive one alone.
     """
     console = console or wide_console()
-    tables = [*board.shown(everything), *board.apart]
-    for table in tables:
-        console.print(text_table(table, further).to_rich())
-        for note in _notes(table, further, why):
-            console.print(Text(note, style="dim"), soft_wrap=not table.ranked)
-        for spread in _spread(board, table):
-            console.print(spread.to_rich())
-        console.print()
-    if not tables:
+    benchmarks = board.shown(everything)
+    for benchmark in benchmarks:
+        console.print(ranked_table(board, benchmark).to_rich())
+        _print_note(console, _note(board, benchmark))
+        also = unranked_table(board, benchmark) if further else None
+        if also is not None:
+            console.print(also.to_rich())
+        _print_spread(console, board, benchmark)
+    for table in board.apart:
+        shown = ranked_table(board, table)
+        console.print(replace(shown, title=f"Your runs: {table.title}").to_rich())
+        for note in _reasons(board, table, why):
+            console.print(Text(note, style="dim"), soft_wrap=True)
+        _print_spread(console, board, table)
+    if not benchmarks and not board.apart:
         console.print("There are no rows.")
     for message in board.messages:
         console.print(Text(message, style="yellow"), soft_wrap=True)
 
 
+def _print_note(console: Console, note: str) -> None:
+    if note:
+        console.print(Text(note, style="dim"))
+
+
+def _print_spread(console: Console, board: Board, benchmark: Benchmark) -> None:
+    for spread in _spread(board, benchmark):
+        console.print(spread.to_rich())
+    console.print()
+
+
+def _note(board: Board, benchmark: Benchmark) -> str:
+    """The remark below a table, and what its marks mean."""
+    lines = board.lines(benchmark)
+    is_doubtful = lines["is_ranked"] & lines["doubt"].notna() & lines["value"].notna()
+    notes = [benchmark.note, LEGEND if is_doubtful.any() else ""]
+    return "; ".join(note for note in notes if note)
+
+
+def _reasons(board: Board, table: Benchmark, why: bool) -> list[str]:
+    """Why the rows of a table have no published numbers beside them; once, if it is one reason."""
+    rows = board.lines(table).drop_duplicates("row")
+    if rows["reasons"].nunique() == 1:
+        return _reason_lines("Not comparable because", rows["reasons"].iloc[0], why)
+    notes = []
+    for experiment, reasons in zip(rows["experiment"], rows["reasons"], strict=True):
+        if reasons:
+            notes += _reason_lines(f"{experiment} is not comparable because", reasons, why)
+    return notes
+
+
+def _reason_lines(because: str, reasons: Sequence[str], why: bool) -> list[str]:
+    """The decisive reason in one line, or all of them in a line each."""
+    decisive, *others = reasons
+    if why:
+        return [f"{because}: {decisive}", *(f"  and {reason}" for reason in others)]
+    more = f" (and {len(others)} more: fedseg leaderboard {WHY})" if others else ""
+    return [f"{because}: {decisive}{more}"]
+
+
+def _spread(board: Board, benchmark: Benchmark) -> list[TextTable]:
+    """The results of a table's runs over clients or domains."""
+    rows = board.lines(benchmark).drop_duplicates("row")
+    entries = []
+    for row in rows[rows["kind"] == "run"].itertuples():
+        finals = [flatten(board.runs[id_].results.final) for id_ in row.runs]
+        entries.append((f"{row.method}, {row.experiment}", finals))
+    return spread_table(entries)
+
+
+# ---------------------------------------------------------------- files
+
+
 def to_markdown(board: Board, everything: bool = False, further: bool = False) -> str:
-    """The tables as Markdown, with options of :func:`print_board`, and with every reason."""
+    """Write the tables in Markdown, with options of :func:`print_board` and every reason."""
     parts = ["# Leaderboard"]
-    for table in board.shown(everything):
-        parts += [f"## {markdown_text(table.title)}", text_table(table, further).to_markdown()]
-        parts.append(markdown_text(_ranking_note(table, further)))
-        parts += (f"{one.title}:\n\n{one.to_markdown()}" for one in _spread(board, table))
-    parts += ["## Not comparable with published numbers"] * bool(board.apart)
+    for benchmark in board.shown(everything):
+        parts.append(f"## {markdown_text(benchmark.title)}")
+        parts.append(ranked_table(board, benchmark).to_markdown())
+        parts.append(markdown_text(_note(board, benchmark)))
+        also = unranked_table(board, benchmark) if further else None
+        if also is not None:
+            parts += [f"### {markdown_text(also.title)}", also.to_markdown()]
+        parts += [
+            f"{spread.title}:\n\n{spread.to_markdown()}" for spread in _spread(board, benchmark)
+        ]
+    if board.apart:
+        parts.append("## Your runs")
     for table in board.apart:
-        parts += [f"### {markdown_text(table.title)}"]
-        parts += [text_table(table, further, reasons=True).to_markdown()]
-    lines = [f"- {markdown_text(message)}" for message in board.messages]
-    parts += ["## Messages", "\n".join(lines)] if lines else []
-    return "\n\n".join(filter(None, parts)) + "\n"
+        parts.append(f"### {markdown_text(table.title)}")
+        parts.append(ranked_table(board, table, why=True).to_markdown())
+        parts += [f"{spread.title}:\n\n{spread.to_markdown()}" for spread in _spread(board, table)]
+    if board.messages:
+        lines = [f"- {markdown_text(message)}" for message in board.messages]
+        parts += ["## Messages", "\n".join(lines)]
+    return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def to_csv(tables: Iterable[Table], *more: str) -> str:
-    """A line for every value of some tables, in full precision; ``more`` names further columns."""
-    head, lines = (*CSV_FIELDS, *more), []
-    for table in tables:
-        for row in (*table.rows, *table.further_rows):
-            of_row = {
-                **vars(row),
-                "benchmark": table.benchmark.id if table.benchmark else "",
-                "title": table.title,
-                "kind": row.kind,
-                "method": row.method.label,
-                "experiment": row.name,
-                "seeds": " ".join(map(str, row.seeds)),
-                "reasons": "; ".join(row.reasons),
-            }
-            for column in (*table.columns, *table.further_columns):
-                cell = row.cells[column.key]
-                if cell.value is not None or cell.status not in (None, "missing"):
-                    of_cell = {**vars(cell), "column": column.key, "metric": column.metric}
-                    lines.append([{**of_row, **of_cell}[name] for name in head])
-    return csv_text(head, lines)
+def to_csv(board: Board, tables: Sequence[Benchmark], reasons: bool = False) -> str:
+    """Write a line for every value of some tables, in full precision.
 
-
-def to_json(board: Board) -> dict[str, Any]:
-    """Everything of the board as plain values.
-
-    ``groups``: names of the page's tabs, in order. ``benchmarks``: every table with its ``columns``
-    and ``rows``, and with ``further_columns`` and ``further_rows``, which are not ranked.
-    ``own``: tables of all runs by data set, each row with its ``ranks`` in benchmarks and the
-    ``reasons`` why it is not comparable in the ``closest`` one. ``runs``: by id, with curves and
-    details of the last evaluation. ``papers``: titles by short name. ``messages``.
+    Args:
+        board: which has the tables.
+        tables: the tables.
+        reasons: with a column of why runs have no published numbers beside them.
     """
-    return {
-        "version": BOARD_SCHEMA_VERSION,
-        "groups": list(dict.fromkeys(table.benchmark.group for table in board.rankings)),
-        "papers": {record.paper: record.title for record in read_published()},
-        "benchmarks": [
-            {name: getattr(table.benchmark, name) for name in ("id", "group", "note", "target")}
-            | {"setting": {k: getattr(table.benchmark.setting, k) for k in SETTING_FIELDS}}
-            | _table(table)
-            for table in board.rankings
-        ],
-        "own": [{"synthetic": table.synthetic} | _table(table) for table in board.own],
-        "runs": {id_: _run(run) for id_, run in board.runs.items()},
-        "messages": list(board.messages),
-    }
+    values = board.values[board.values["benchmark"].isin([table.id for table in tables])]
+    is_known = values["value"].notna() | ~values["status"].isin([None, "missing"])
+    values = values[is_known].assign(
+        seeds=[" ".join(map(str, seeds)) for seeds in values.loc[is_known, "seeds"]],
+        reasons=["; ".join(texts) for texts in values.loc[is_known, "reasons"]],
+        year=values.loc[is_known, "year"].astype("Int64"),
+    )
+    fields = [*CSV_FIELDS, "reasons"] if reasons else CSV_FIELDS
+    return values.to_csv(index=False, columns=fields, lineterminator="\n")
 
 
-def _table(table: Table) -> dict[str, Any]:
-    def plain(row: Row) -> dict[str, Any]:
-        content = {"kind": row.kind, "label": row.method.label, "source": row.source, **asdict(row)}
-        return content | {"cells": {key: content["cells"][key] for key in shown}}
+def to_latex(board: Board) -> str:
+    """Write tables for a paper: methods x settings, yours beside published ones, the best in bold.
 
-    shown = [column.key for column in (*table.columns, *table.further_columns)]
-    columns = {n: [*map(asdict, getattr(table, n))] for n in ("columns", "further_columns")}
-    rows = {n: [*map(plain, getattr(table, n))] for n in ("rows", "further_rows")}
-    return {"title": table.title, **columns, **rows}
+    There is one for each group of benchmarks that has a run; it needs ``booktabs`` and
+    ``multirow``.
+    """
+    groups: dict[str, list[str]] = {}
+    for table in (*board.shown(), *board.apart):
+        groups.setdefault(table.group, []).append(table.id)
+    tables = [_latex_table(board, ids) for ids in groups.values()]
+    return "\n".join(tables)
 
 
-def _run(run: FoundRun) -> dict[str, Any]:
-    config = run.results.model_dump(exclude={"versions", "extras", "config", "parameters"})
-    apart = {name: config.pop(name) for name in ("last_rounds", "final", "curves")}
-    about = {"folder": str(run.folder), "synthetic": run.results.synthetic}
-    return {**about, **apart, "config": config}
+def _latex_table(board: Board, ids: Sequence[str]) -> str:
+    lines = board.values[board.values["benchmark"].isin(ids) & board.values["is_ranked"]]
+    lines = lines[lines["value"].notna()]
+    key = ["benchmark", "column", "method", "paper"]
+    twice = lines.duplicated(key, keep=False)
+    lines = lines.assign(
+        method=lines["method"].where(~twice, lines["method"] + " (" + lines["experiment"] + ")"),
+        source=lines["paper"].where(lines["kind"] == "published", "ours"),
+    )
+    columns = ["title", "label", "source"]
+    lines = lines.drop_duplicates([*columns, "method"])
+    texts = lines.pivot(index="method", columns=columns, values="text").fillna("")
+    best = lines.pivot(index="method", columns=columns, values="rank").eq(1).fillna(False)
+    texts = texts.rename_axis(index=None, columns=[None] * len(columns))
+    style = np.where(best.to_numpy(dtype=bool), LATEX_BEST, "")
+    styler = texts.style.format(_latex_value, escape="latex")
+    styler = styler.format_index(escape="latex", axis=0).format_index(escape="latex", axis=1)
+    styler = styler.apply(lambda _: style, axis=None)
+    return styler.to_latex(hrules=True, multicol_align="c", column_format="l" + "r" * len(texts.T))
+
+
+def _latex_value(text: str) -> str:
+    return text.replace("±", r"$\pm$")

@@ -1,224 +1,249 @@
 """The board as a static page: one folder that opens in a browser, without server or network.
 
-``index.html`` holds the tables, readable without JavaScript, and the data of the charts; ``page/``
-holds style, scripts, Plotly's own file and the pictures of predictions. A run's folder may come
-from anyone: the template escapes text, pictures are decoded and written anew, and no name in a file
-becomes a path.
+``index.html`` holds the tables, readable without JavaScript, and the charts; ``page/`` holds style,
+script and Plotly's own file. A run's folder may come from anyone: the template escapes text, and
+results and pictures are linked only if they lie in the run's folder. Nothing of them is read here.
 """
 
-import hashlib
-import json
-from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
+import os
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
 from importlib import resources
+from itertools import islice
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
+import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from plotly.offline import get_plotlyjs
 
-from fedseg.files import own_folder, write_text
-from fedseg.leaderboard.benchmarks import (
-    MODELS,
-    Benchmark,
-    Column,
-    count_published,
-    records_of,
-)
-from fedseg.leaderboard.board import OWN, Board, Table
-from fedseg.leaderboard.methods import method_of_record, name_of
-from fedseg.leaderboard.output import (
-    header,
-    number,
-    to_csv,
-    to_json,
-    to_markdown,
-    traffic,
-    value_text,
-)
-from fedseg.leaderboard.page_runs import remove_unused, run_data
-from fedseg.leaderboard.rows import Row, fedavg_bytes
+from fedseg.errors import DataError
+from fedseg.files import own_folder, own_path, write_text
+from fedseg.leaderboard.benchmarks import MODELS, Benchmark, count_published
+from fedseg.leaderboard.board import Board
+from fedseg.leaderboard.charts import draw_charts
+from fedseg.leaderboard.output import to_csv, to_latex, to_markdown, traffic_text
+from fedseg.leaderboard.reference import read_published
+from fedseg.leaderboard.values import DOUBT
+from fedseg.runs.run_files import FoundRun
+from fedseg.runs.schema import FILE_NAME, Results
 
 ASSETS = "page_assets"
-COPIED = ("page.css", "start.js", "page.js", "charts.js")
-MARKS = "●■▲◆▼✚★"  # beside the colors of charts, in the order of their markers
-AXES = (("algorithm", "Algorithm"), ("averaging", "Averaging"), ("bn", "BatchNorm"))
+COPIED = ("page.css", "page.js")
 MODEL_NAMES = {name: cls.removesuffix("Segmentor") for cls, name in MODELS.items()}
-TIMES = "\u00d7"
-GAP = Column("gap", "seen - unseen (points)", "", "difference", (None, ""), False, unit="")
+MOST_PICTURES = 12  # of a run
+CONFIGS = Path(__file__).parents[1] / "configs"
 
 
 def write_board(
     board: Board, folder: str | Path, everything: bool = False, further: bool = False
 ) -> list[Path]:
-    """Write Markdown, two CSV (ranked, apart), JSON and the page; its path comes last."""
+    """Write Markdown, two CSV (benchmarks, your runs), LaTeX and the page; its path comes last."""
+    folder = Path(folder)
     texts = {
         "leaderboard.md": to_markdown(board, everything, further),
-        "leaderboard.csv": to_csv(board.rankings),
-        "not_comparable.csv": to_csv(board.apart, "reasons"),
-        "leaderboard.json": json.dumps(to_json(board), ensure_ascii=False, allow_nan=False) + "\n",
+        "leaderboard.csv": to_csv(board, board.benchmarks),
+        "your_runs.csv": to_csv(board, board.own, reasons=True),
+        "leaderboard.tex": to_latex(board),
     }
     for name, text in texts.items():
-        write_text(Path(folder) / name, text)
-    return [*(Path(folder) / name for name in texts), write_page(board, folder)]
+        write_text(folder / name, text)
+    return [*(folder / name for name in texts), write_page(board, folder)]
 
 
 def write_page(board: Board, folder: str | Path) -> Path:
     """Write ``index.html`` and ``page/``; each file atomically, ``index.html``, the path, last."""
     folder = Path(folder)
     place = own_folder(folder, "page")
-    messages = list(board.messages)
-    runs = {id_: run_data(run, place, messages) for id_, run in board.runs.items()}
-    remove_unused(folder, runs.values())
     for name in COPIED:
         asset = resources.files("fedseg.leaderboard").joinpath(ASSETS, name)
         write_text(place / name, asset.read_text(encoding="utf-8"))
     write_text(place / "plotly.min.js", get_plotlyjs())
-    write_text(folder / "index.html", render(board, runs, messages))
+    write_text(folder / "index.html", render(board, folder))
     return folder / "index.html"
 
 
-def render(
-    board: Board,
-    runs: Mapping[str, Mapping[str, Any]],
-    messages: Sequence[str] = (),
-) -> str:
-    """The text of ``index.html``; ``runs``: by id, what charts need of each run."""
-    rankings = board.shown(everything=True)
-    own_tables = [table for table in rankings if table.is_own]
-    benchmarks = [table for table in rankings if not table.is_own]
-    benchmarks.sort(key=lambda table: not table.runs)  # tabs and tables with a run come first
-    tables = [_table(table, board, runs) for table in (*own_tables, *board.overviews, *benchmarks)]
-    _make_unique(tables, "id")  # of titles, which have names of strangers
+def render(board: Board, folder: Path) -> str:
+    """Make the text of ``index.html``, which will lie in ``folder``."""
+    tables = sorted(board.shown(everything=True), key=lambda table: not board.has_runs(table))
     groups: dict[str, list[dict[str, Any]]] = {}
-    for table in tables:
-        groups.setdefault(table["group"], []).append(table)
-    rows = [row for table in tables for row in (*table["rows"], *table["further_rows"])]
-    style = {"autoescape": True, "undefined": StrictUndefined}
-    style |= {"trim_blocks": True, "lstrip_blocks": True}
-    environment = Environment(loader=PackageLoader("fedseg.leaderboard", ASSETS), **style)
-    environment.policies["json.dumps_kwargs"] = {"allow_nan": False}  # the order stays as it is
-    text = environment.get_template("index.html").render(
+    for benchmark in (*board.own, *tables):  # tabs and tables with a run come first
+        groups.setdefault(benchmark.group, []).append(_table(board, benchmark, folder))
+    environment = Environment(
+        loader=PackageLoader("fedseg.leaderboard", ASSETS),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("index.html").render(
         groups=groups,
-        papers={row["paper"]: row for row in rows if row["paper"]},
-        messages=messages,
+        papers={record.paper: record for record in read_published()},
+        messages=board.messages,
         run_count=len(board.runs),
         published=count_published(),
-        axes=AXES,
-        marks=MARKS,
-        header=header,
-        value_text=value_text,
-        number=number,
-        model_names=MODEL_NAMES,
-        data={"tables": {table["id"]: _chart_data(table) for table in tables}, "runs": runs},
     )
-    lines = (line.strip() for line in text.split("\n"))  # no text here depends on its indentation
-    return "\n".join(filter(None, lines)) + "\n"
 
 
-def _table(table: Table, board: Board, runs: Mapping[str, Any]) -> dict[str, Any]:
-    """A table's fields for the template, with what is derived from them."""
-    benchmark = table.benchmark
-    costs = _published_costs(benchmark) if table.ranked else {}
-    make = partial(_row, table=table, board=board, runs=runs, costs=costs)
-    rows, further = [*map(make, table.rows)], [*map(make, table.further_rows)]
-    _make_unique([*rows, *further], "key")
-    for place, row in enumerate(row for row in rows if row["kind"] == "run"):
-        row["mark"] = place % len(MARKS)
-    cells = [row["cells"][column.key] for row in rows for column in table.columns]
-    choices = {key: {row["axes"][key] for row in (*rows, *further)} for key, _ in AXES}
+# ---------------------------------------------------------------- tables
+
+
+def _table(board: Board, benchmark: Benchmark, folder: Path) -> dict[str, Any]:
+    """What the template needs of a table: ranked rows, others, charts."""
+    lines = board.records(benchmark)
+    ranked = [line for line in lines if line["is_ranked"] or not benchmark.columns]
+    others = [line for line in lines if not line["is_ranked"]]
+    others = [line for line in others if _has_value(line) or line["kind"] == "published"]
+    parts = [_part(board, ranked, folder)]
+    if others:
+        parts.append(_part(board, others, folder))
     return {
-        **vars(table),
-        "ranked": table.ranked,
-        "id": benchmark.id if table.ranked else f"own-{_short_digest(table.title)}",
-        "group": OWN if table.is_own else benchmark.group,
-        "target": benchmark.target if table.ranked else None,
-        "trafficUnit": "share" if table.ranked else "bytes",
-        "rows": rows,
-        "further_rows": further,
-        "choices": {key: sorted(names) for key, names in choices.items() if len(names) > 1},
-        "kinds": {row["kind"] for row in rows},
-        "doubtful": any(cell.doubt and cell.value is not None for cell in cells),
+        "benchmark": benchmark,
+        "setting": benchmark.setting,
+        "network": _network(benchmark),
+        "parts": parts,
+        "doubts": [line for line in ranked if _has_value(line) and _doubt(line)],
+        "charts": draw_charts(board, benchmark),
     }
 
 
-def _row(
-    row: Row,
-    table: Table,
-    board: Board,
-    runs: Mapping[str, Any],
-    costs: Mapping[tuple[str, str], int],
-) -> dict[str, Any]:
-    """A row for the template; traffic is relative to FedAvg's in a benchmark's table."""
-    method, sent, text = row.method, row.bytes, traffic(row)
-    if table.ranked and sent is not None:
-        first = board.runs[row.runs[0]].results.model if row.runs else table.benchmark.setting
-        sent /= fedavg_bytes(first.parameters, table.benchmark)
-        text += f" ({sent:.3g} {TIMES})"
-    elif table.ranked and (sent := costs.get((row.paper, method.label))) is not None:
-        text = f"{sent:.3g} {TIMES}"
+def _network(benchmark: Benchmark) -> str:
+    setting = benchmark.setting
+    if setting is None:
+        return ""
+    name = MODEL_NAMES.get(setting.model, setting.model)
+    return f"{name}, {setting.parameters / 1e6:.3g} M parameters"
+
+
+def _has_value(line: Mapping[str, Any]) -> bool:
+    return pd.notna(line["value"])
+
+
+def _doubt(line: Mapping[str, Any]) -> str:
+    return line["doubt"] if isinstance(line["doubt"], str) else ""
+
+
+def _part(board: Board, lines: Sequence[Mapping[str, Any]], folder: Path) -> dict[str, Any]:
+    """Columns and rows of one of a table's parts, without columns that have no value."""
+    columns: dict[int, Mapping[str, Any]] = {}
+    rows: dict[int, dict[str, Any]] = {}
+    for line in lines:
+        row = rows.setdefault(line["row"], {"cells": {}})
+        row["cells"][line["place"]] = _cell(line)
+        if line["place"] == 0 or "facts" not in row:
+            row |= _row(board, line, folder)
+        if line["place"] == 0 or _has_value(line):
+            columns[line["place"]] = line
     return {
-        **vars(row),
-        "key": _short_digest("\n".join((row.source, method.label, *row.reasons))),
-        "kind": row.kind,
-        "label": method.label,
-        "source": f"{row.paper}, {', '.join((row.table, *row.also))}" if row.paper else row.name,
-        "details": [runs[id_] for id_ in row.runs if runs.get(id_)],
-        "axes": {
-            "algorithm": method.algorithm_name.split(" + ")[0],
-            "averaging": name_of(method.averaging or "none"),
-            "bn": name_of(method.bn or "none"),
-        },
-        "traffic": sent,
-        "traffic_text": text,
-        "mark": 0,
+        "columns": [columns[place] for place in sorted(columns)],
+        "rows": list(rows.values()),
+        "kinds": {line["kind"] for line in lines},
     }
 
 
-def _published_costs(benchmark: Benchmark) -> dict[tuple[str, str], int]:
-    """Traffic a round relative to FedAvg's, of the published methods whose source states it."""
+def _row(board: Board, line: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """What the template needs of a row besides its cells.
+
+    Args:
+        board: which has the row.
+        line: of its first column.
+        folder: of the page.
+    """
+    runs = line["runs"]
+    is_own = line["benchmark"] in {table.id for table in board.own}
     return {
-        (record.paper, method_of_record(record, benchmark.setting.local_epochs).label): cost
-        for record in records_of(benchmark.setting)
-        if (cost := record.comm_cost) and benchmark.column_of(record)[1]
+        "facts": line,
+        "rank": "" if pd.isna(line["rank"]) else line["rank"],
+        "source": ", ".join((line["source"], *line["also"])),
+        "places": board.places[runs[0]] if is_own else [],
+        "runs": [_run(board.runs[id_], folder) for id_ in runs],
+        "rounds": "" if pd.isna(line["rounds"]) else int(line["rounds"]),
+        "year": "" if pd.isna(line["year"]) else int(line["year"]),
+        "bytes": "" if pd.isna(line["bytes"]) else line["bytes"],
+        "traffic": traffic_text(line["bytes"]),
     }
 
 
-def _short_digest(text: str) -> str:
-    """For links: it stays the same from one board to the next."""
-    return hashlib.sha256(text.encode(errors="replace")).hexdigest()[:8]
-
-
-def _make_unique(entries: Iterable[dict[str, Any]], name: str) -> None:
-    """Number what occurs twice."""
-    seen: dict[str, int] = {}
-    for entry in entries:
-        seen[entry[name]] = count = seen.get(entry[name], 0) + 1
-        if count > 1:
-            entry[name] += f"-{count}"
-
-
-def _chart_data(table: Mapping[str, Any]) -> dict[str, Any]:
-    """A table for the charts; beside the curvature, the gap between domains is of interest."""
-    fields = ("key", "kind", "label", "source", "paper", "mark", "runs", "traffic", "year")
-    sharpness = [c for c in table["further_columns"] if c.statistic == "curvature"]
-    rows = []
-    for row in table["rows"]:
-        cells = {key: cell for key, cell in row["cells"].items() if cell.doubt is None}
-        values = {k: [cell.value, cell.std] for k, cell in cells.items() if cell.value is not None}
-        unseen = next((key for key in values if key.startswith("unseen")), None)
-        if sharpness and unseen is not None and "seen" in values:
-            values[GAP.key] = [values["seen"][0] - values[unseen][0], None]
-        rows.append({name: row[name] for name in fields} | {"values": values})
-    has = {key for row in rows for key in row["values"]}
-    further = [column for column in (*sharpness, GAP) if column.key in has]
+def _cell(line: Mapping[str, Any]) -> dict[str, Any]:
+    """A cell's texts: the number, its deviation, and whether it is the best or in doubt."""
+    number, _, std = line["text"].removesuffix(f" {DOUBT}").partition(" ± ")
     return {
-        **{name: table[name] for name in ("target", "trafficUnit", "ranked")},
-        "columns": list(map(_chart_column, table["columns"])),
-        "further": list(map(_chart_column, further)),
-        "rows": rows,
+        "value": line["value"] if _has_value(line) else "",
+        "number": number,
+        "std": std,
+        "doubt": _doubt(line) if _has_value(line) else "",
+        "is_best": pd.notna(line["rank"]) and line["rank"] == 1,
+        "is_missing": not _has_value(line),
     }
 
 
-def _chart_column(column: Column) -> dict[str, Any]:
-    return {**vars(column), "name": column.label, "label": header(column)}
+# ---------------------------------------------------------------- runs
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture of a run's predictions."""
+
+    link: str  # from the page
+    name: str  # of domain and image
+
+
+def _run(run: FoundRun, folder: Path) -> dict[str, Any]:
+    """What the template needs of a run: links from the page's folder, and commands."""
+    return {
+        "seed": run.results.seed,
+        "folder": str(run.folder),
+        "link": _link(run, FILE_NAME, folder),
+        "command": train_command(run.results),
+        "verify": f"fedseg leaderboard verify {shlex.quote(str(run.folder))}",
+        "pictures": list(islice(_pictures(run, folder), MOST_PICTURES)),
+    }
+
+
+def train_command(results: Results) -> str:
+    """The command that trains a setting of the suite with its methods again; else empty.
+
+    A reader may execute it, so that no other name stands in it.
+    """
+    methods = results.methods or []
+    if results.setting is None or not _is_config("settings", results.setting):
+        return ""
+    if not all(_is_config("methods", method) for method in methods):
+        return ""
+    words = ["fedseg", "train", results.setting]
+    if methods:
+        words += ["--with", *methods]
+    words += ["--seed", str(results.seed)]
+    if results.amp:
+        words.append("--amp")
+    return " ".join(words)
+
+
+def _is_config(kind: str, name: str) -> bool:
+    """True if the suite has a file of this name in ``configs/settings`` or ``configs/methods``."""
+    return name in _config_names(kind)
+
+
+@cache
+def _config_names(kind: str) -> set[str]:
+    return {path.stem for path in (CONFIGS / kind).glob("*.py")}
+
+
+def _link(run: FoundRun, name: str, folder: Path) -> str:
+    """The address of a file of a run from the page's folder; empty if it lies elsewhere."""
+    try:
+        path = os.path.realpath(own_path(run.folder, name))
+    except DataError:  # a link out of the run's folder
+        return ""
+    return quote(os.fsencode(os.path.relpath(path, os.path.realpath(folder))))
+
+
+def _pictures(run: FoundRun, folder: Path) -> Iterator[Picture]:
+    """The predictions of a run, ``pictures/<domain>/<image>.png``, by name."""
+    for path in sorted((run.folder / "pictures").glob("*/*.png")):
+        link = _link(run, str(path.relative_to(run.folder)), folder)
+        if link and path.is_file():
+            yield Picture(link, f"{path.stem} of {path.parent.name}")

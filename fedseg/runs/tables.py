@@ -29,8 +29,6 @@ class Cell:
     std: float | None = None  # divided by n - 1 over seeds, by n over rounds and evaluations
     count: int = 0  # number of values in the mean; 0 for a published value
     over: str = ""  # what they are: seeds, rounds, evaluations; "unpaired": a difference of means
-    rank: int | None = None  # in its column, from 1; equal values share a rank
-    doubt: str | None = None  # why it is not ranked although it has a value
     status: str | None = None  # why it has no value, such as "not_reached", if that is known
 
 
@@ -60,12 +58,6 @@ def group_seeds(runs: Iterable[Item], results_of: Callable[[Item], Results]) -> 
     for run in runs:
         groups.setdefault(experiment_key(results_of(run)), []).append(run)
     return [sorted(group, key=lambda run: results_of(run).seed) for group in groups.values()]
-
-
-def ranks(values: Sequence[float | None]) -> list[int | None]:
-    """The rank of each value, from 1 for the least; equal ones share it (1, 2, 2, 4)."""
-    order = sorted(value for value in values if value is not None)
-    return [None if value is None else order.index(value) + 1 for value in values]
 
 
 def differing(entries: Sequence[Mapping[str, Any]]) -> dict[str, tuple[Any, ...]]:

@@ -12,6 +12,7 @@ import toyresults
 from fedseg.config.compose import Composition, setting_file
 from fedseg.errors import ConfigError
 from fedseg.leaderboard.benchmarks import DATASETS, benchmarks, records_of, settings
+from fedseg.leaderboard.comparable import ComparedRun, other_split, protocol_differences
 from fedseg.leaderboard.reference import read_published
 from fedseg.registry import MODELS as NETWORKS
 from fedseg.registry import build
@@ -61,7 +62,11 @@ def test_the_facts_of_a_setting():
 
 def test_published_numbers_of_benchmarks_are_joined():
     """All but variants, centralized training and data sets that are not here."""
-    joined = {id(r) for b in benchmarks() for r in records_of(b.setting) if b.column_of(r)[1]}
+    joined = set()
+    for benchmark in benchmarks():
+        for record in records_of(benchmark.setting):
+            if benchmark.column_of(record) is not None and benchmark.is_ranked(record):
+                joined.add(id(record))
     left = [
         r
         for r in read_published()
@@ -91,12 +96,15 @@ def settings_of(config: Mapping) -> list[str]:
     """The settings in which a composed config is comparable, as far as the config says."""
     dataset = config["train_dataloader"]["dataset"]["type"]
     of_data = [s for s in settings() if DATASETS[s.dataset]["class"] == dataset]
-    fields = {"personal": config.get("personal"), "data__train__partition_sha256": "0" * 64}
+    fields = {"personal": config.get("personal")}
     ids = []
     for setting in of_data:
         content = toyresults.results(setting.id, {}, **fields) | {"config": config}
-        match = toyresults.match(setting.id, content)
-        if match.same_split and not match.differences:
+        run = ComparedRun(toyresults.parsed(content))
+        domains = [domain for domain in setting.domains if domain in run.results.tests]
+        is_split = run.protocol.get(SPLIT) == setting.protocol.get(SPLIT)
+        is_split &= other_split(run, setting) is None
+        if is_split and not protocol_differences(run, setting, domains):
             ids.append(setting.id)
     return ids
 
@@ -106,13 +114,10 @@ def test_the_settings_are_those_of_benchmarks():
     names = [path.stem for path in sorted((CONFIGS / "settings").glob("*.py"))]
     names = [name for name in names if "centralized" not in name]
     places = {name: settings_of(tool.composed(name)) for name in names}
-    named = set()
-    for facts in tool.setting_facts():
-        for command in (facts["command"], *facts["also"]):
-            named.add(command.split()[0])
-    # MNIST's SCAFFOLD has a momentum of its own
-    named |= {"landmarks_fedgloss", "landmarks_wima"}
-    named |= {"mnist_a01_fedsam", "mnist_a01_scaffold", "mnist_a2_fedsam"}
+    named = {name for setting in settings() for name in setting.configs}
+    for setting in settings():
+        for name in set(setting.configs) & places.keys():
+            assert name.endswith("_batch8") or places[name], name
     silobn = {name for name in names if name.endswith("_batch8")}
     assert {name for name in names if not places[name]} - silobn == set(names) - named
     for name in silobn:
@@ -125,6 +130,7 @@ def test_the_settings_are_those_of_benchmarks():
     assert places["landmarks_fedgloss"] == ["landmarks_c50_r1300"]
 
 
+SPLIT = "train_dataloader.dataset.split"
 ENCODERS = {"convnext_tiny", "dinov2_small", "efficientnet_lite0", "tiny_vit"}
 # networks of other benchmarks, what the released code does wrong, SiloBN without its batches of 8
 OTHER_PROTOCOL = {
@@ -157,7 +163,8 @@ def test_methods_leave_the_protocol_alone(setting):
 def test_defects_of_the_released_code_are_told():
     config = tool.composed("idda_rainy --with lab released_defects")
     content = toyresults.results(RAINY, {})
-    differences = toyresults.match(RAINY, {**content, "config": config}).differences
+    run = ComparedRun(toyresults.parsed({**content, "config": config}))
+    differences = protocol_differences(run, toyresults.setting(RAINY), ("seen", "unseen"))
     keys = {"train_dataloader.dataset.style.fixed_half", "train_dataloader.shuffle"}
     keys |= {f"val_dataloader.{domain}.drop_last" for domain in ("seen", "unseen")}
     assert keys <= differences.keys()

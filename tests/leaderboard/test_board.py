@@ -1,27 +1,26 @@
 """Runs become rows: seeds, ranks, published numbers, what is left out and why."""
 
-import copy
 import csv
 import io
 import json
 import os
 import statistics
+from typing import Any
 
 import pytest
 import toyresults
 from rich.console import Console
 from toyresults import CIFAR, RAINY, cifar, idda
 
-from fedseg.leaderboard.benchmarks import FURTHER_COLUMNS
+from fedseg.leaderboard.benchmarks import FURTHER_COLUMNS, Benchmark
 from fedseg.leaderboard.board import Board, build_board
-from fedseg.leaderboard.output import print_board, text_table, to_csv, to_json, to_markdown
+from fedseg.leaderboard.output import print_board, to_csv, to_latex, to_markdown
 from fedseg.leaderboard.page import render
-from fedseg.leaderboard.page_runs import run_data
 from fedseg.leaderboard.reference import read_json, read_published
 from fedseg.runs.run_files import read_runs
-from fedseg.runs.tables import markdown_text
 
 OTHER = {"experiment_sha256": "d" * 64, "optim_wrapper": {"type": "SAMOptimWrapper"}}
+BLOBS = {"data__train__dataset": "Blobs", "setting": None}
 
 
 @pytest.fixture
@@ -36,30 +35,50 @@ def board(tmp_path):
     return build
 
 
-def ranking(board: Board, id_: str):
-    return next(r for r in board.rankings if r.benchmark.id == id_)
+def rows_of(board: Board, table: Benchmark | str) -> list[dict[str, Any]]:
+    """The rows of a table, the best first: the facts of each, and in ``cells`` its lines by key."""
+    if isinstance(table, str):
+        (table,) = (found for found in board.benchmarks if found.id == table)
+    rows: dict[int, dict[str, Any]] = {}
+    for line in board.records(table):
+        row = rows.setdefault(line["row"], {**line, "cells": {}})
+        row["cells"][line["column"]] = line
+    return list(rows.values())
 
 
-def values(row) -> dict:
+def ranked_rows(board: Board, table: Benchmark | str) -> list[dict[str, Any]]:
+    return [row for row in rows_of(board, table) if row["is_ranked"]]
+
+
+def runs_of(board: Board, table: Benchmark | str) -> list[dict[str, Any]]:
+    return [row for row in rows_of(board, table) if row["kind"] == "run"]
+
+
+def values(row: dict[str, Any]) -> dict[str, float]:
     """What can be ranked."""
     further = {column.key for column in FURTHER_COLUMNS}
-    return {key: cell.value for key, cell in row.cells.items() if key not in further}
+    cells = {key: cell["value"] for key, cell in row["cells"].items() if key not in further}
+    return {key: value for key, value in cells.items() if value == value}
+
+
+def rank(cell: dict[str, Any]) -> int | None:
+    return cell["rank"] if cell["rank"] == cell["rank"] and cell["rank"] is not None else None
 
 
 def test_seeds_are_one_row_with_mean_and_deviation(board):
     unseen = (50.0, 53.0, 51.0)
     found = board(*(idda(value, 60.0, seed=seed) for seed, value in enumerate(unseen)))
     assert not found.messages and not found.apart
-    (row,) = ranking(found, RAINY).runs
-    cell = row.cells["unseen"]
-    assert cell.value == pytest.approx(statistics.fmean(unseen))
-    assert cell.std == pytest.approx(statistics.stdev(unseen))
-    assert cell.count == 3 and row.seeds == (0, 1, 2) and len(row.runs) == 3
-    assert row.cells["seen"].std == 0
-    assert row.cells["seen_by_domain"].value is None  # no SiloBN, no such metric
-    assert row.cells["seen_by_domain"].status == "missing"
-    assert row.method.label == "FedAvg" and row.name == f"{RAINY}_fedavg"
-    assert row.bytes == 8000 * 5 * 1600 and row.seconds == 60
+    (row,) = runs_of(found, RAINY)
+    cell = row["cells"]["unseen"]
+    assert cell["value"] == pytest.approx(statistics.fmean(unseen))
+    assert cell["std"] == pytest.approx(statistics.stdev(unseen))
+    assert cell["count"] == 3 and row["seeds"] == (0, 1, 2) and len(row["runs"]) == 3
+    assert row["cells"]["seen"]["std"] == 0
+    assert "seen_by_domain" not in values(row)  # no SiloBN, no such metric
+    assert row["cells"]["seen_by_domain"]["status"] == "missing"
+    assert row["method"] == "FedAvg" and row["experiment"] == f"{RAINY}_fedavg"
+    assert row["bytes"] == 8000 * 5 * 1600 and row["seconds"] == 60
 
 
 def test_seeds_with_other_images_are_rows_of_their_own(board):
@@ -70,8 +89,8 @@ def test_seeds_with_other_images_are_rows_of_their_own(board):
         {"data__train__content_sha256": "9" * 64},
     ):
         made = board(idda(50.0, seed=0), idda(10.0, seed=1, **changes))
-        rows = [row for table in made.own for row in table.rows]
-        assert sorted(row.seeds for row in rows) == [(0,), (1,)]
+        rows = [row for table in made.own for row in rows_of(made, table)]
+        assert sorted(row["seeds"] for row in rows) == [(0,), (1,)]
 
 
 def test_a_column_reports_the_mean_of_the_last_rounds_or_the_last_evaluation(board):
@@ -80,92 +99,101 @@ def test_a_column_reports_the_mean_of_the_last_rounds_or_the_last_evaluation(boa
     window["curves"]["figures"]["unseen/mIoU"][-2:] = [1.0, 99.0]
     final["final"]["test"]["accuracy"] = final["curves"]["figures"]["test/accuracy"][-1] = 61.0
     found = board(window, final)
-    (row,) = ranking(found, RAINY).runs
-    assert row.cells["unseen"].value == 50
-    assert row.cells["unseen"].std is None and row.cells["unseen"].count == 1
-    (row,) = ranking(found, "mnist_a01_r3").runs
-    assert row.cells["test"].value == 61
+    (row,) = runs_of(found, RAINY)
+    cell = row["cells"]["unseen"]
+    assert cell["value"] == 50 and cell["count"] == 1 and cell["text"] == "50.00"
+    (row,) = runs_of(found, "mnist_a01_r3")
+    assert row["cells"]["test"]["value"] == 61
 
 
 def test_runs_stand_beside_published_rows_and_are_ranked_with_them(board):
-    found = ranking(board(idda(50.30, 70.0)), RAINY)
-    top = [(r.method.label, r.cells["unseen"].rank, r.kind) for r in found.rows[:4]]
+    found = board(idda(50.30, 70.0))
+    rows = ranked_rows(found, RAINY)
+    top = [(row["method"], rank(row["cells"]["unseen"]), row["kind"]) for row in rows[:4]]
     assert top == [
         ("FedAvg + SiloBN, LAB", 1, "published"),
         ("FedAvg + SiloBN, CFSI", 2, "published"),
         ("FedAvg", 3, "run"),
         ("FedAvg + SiloBN", 4, "published"),
     ]
-    assert found.runs[0].cells["seen"].rank == 1
-    assert found.rows[0].source == "FedDrive published mIoU"
-    assert "Autonomous Driving" in found.rows[0].title
+    assert rank(runs_of(found, RAINY)[0]["cells"]["seen"]) == 1
+    assert rows[0]["source"] == "FedDrive published mIoU"
+    assert "Autonomous Driving" in rows[0]["paper_title"]
 
 
 def test_ties_share_a_rank_at_the_printed_digits(board):
     # 50.03 and 50.54 are published
-    found = ranking(board(idda(50.541), idda(50.5404, **OTHER)), RAINY)
-    ranks = [(round(r.cells["unseen"].value, 2), r.cells["unseen"].rank) for r in found.rows[:5]]
+    rows = ranked_rows(board(idda(50.541), idda(50.5404, **OTHER)), RAINY)
+    cells = [row["cells"]["unseen"] for row in rows[:5]]
+    ranks = [(round(cell["value"], 2), rank(cell)) for cell in cells]
     assert ranks == [(53.99, 1), (50.54, 2), (50.54, 2), (50.54, 2), (50.03, 5)]
-    kinds = [row.kind for row in found.rows[:5]]
+    kinds = [row["kind"] for row in rows[:5]]
     assert kinds == ["published", "run", "run", "published", "published"]
 
 
 def test_a_row_without_the_first_value_comes_last_and_keeps_its_other_ranks(board):
-    last = ranking(board(), f"{CIFAR}_traffic").rows[-1]
-    assert last.cells["rounds"].value is None and last.cells["rounds"].rank is None
-    found = ranking(board(), RAINY)
-    fedavg = next(r for r in found.rows if r.method.label == "FedAvg" and r.paper == "FedDrive")
-    assert fedavg.cells["seen_by_domain"].rank is None
-    with_all = next(r for r in found.rows if r.method.label == "FedAvg + SiloBN, LAB")
-    assert [with_all.cells[column.key].rank for column in found.columns] == [1, 1, 1]
+    empty = board()
+    last = ranked_rows(empty, f"{CIFAR}_traffic")[-1]
+    assert "rounds" not in values(last) and rank(last["cells"]["rounds"]) is None
+    rows = ranked_rows(empty, RAINY)
+    fedavg = next(r for r in rows if r["method"] == "FedAvg" and r["paper"] == "FedDrive")
+    assert "seen_by_domain" not in fedavg["cells"]
+    with_all = next(r for r in rows if r["method"] == "FedAvg + SiloBN, LAB")
+    keys = ("unseen", "seen", "seen_by_domain")
+    assert [rank(with_all["cells"][key]) for key in keys] == [1, 1, 1]
 
 
 def test_nothing_is_ranked_against_a_number_in_doubt(board):
     # the uniform Cityscapes table has 45.86 and 44.58 with damaged digits or rows
     run = toyresults.results("cityscapes_uniform_paper", {"test/mIoU": 45.80})
-    found = ranking(board(run), "cityscapes_uniform_paper")
-    ranked = [(r.cells["test"].rank, r.cells["test"].value) for r in found.rows]
+    found = board(run)
+    rows = rows_of(found, "cityscapes_uniform_paper")
+    cells = [row["cells"]["test"] for row in rows if "test" in row["cells"]]
+    ranked = [(rank(cell), cell["value"]) for cell in cells if cell["is_ranked"]]
     assert ranked[:3] == [(1, 45.80), (2, 45.69), (3, 43.61)]
-    cells = [r.cells["test"] for r in (*found.rows, *found.further_rows)]
-    doubtful = [cell for cell in cells if cell.doubt]
-    assert {cell.value for cell in doubtful} == {45.86, 44.58, None}
-    assert all(cell.rank is None for cell in doubtful)
-    for one in board().rankings:
-        for row in one.rows:
-            for cell in row.cells.values():
-                assert cell.rank is None or (cell.doubt is None and cell.value is not None)
+    doubtful = [cell for cell in cells if isinstance(cell["doubt"], str)]
+    assert {cell["value"] for cell in doubtful if cell["value"] == cell["value"]} == {45.86, 44.58}
+    values = found.values
+    assert values.loc[values["doubt"].notna() | values["value"].isna(), "rank"].isna().all()
 
 
 def test_a_row_that_is_lost_in_the_text_is_not_among_the_ranked(board):
-    found = ranking(board(), f"{RAINY}_paper")
-    lost = [r for r in found.further_rows if r.cells["unseen"].status == "lost"]
-    assert lost and all(row.cells["seen"].value is None for row in lost)
-    for one in board().rankings:
-        for row in one.rows:
-            assert any(row.cells[c.key].status != "lost" for c in one.columns)
+    values = board().values
+    lost = values[values["status"] == "lost"]
+    assert len(lost[lost["benchmark"] == f"{RAINY}_paper"])
+    assert lost["text"].unique().tolist() == ["not readable"]
+    ranked = values[values["is_ranked"]]
+    all_lost = ranked["status"].eq("lost").groupby([ranked["benchmark"], ranked["row"]]).all()
+    assert not all_lost.any()
 
 
-@pytest.mark.parametrize("part", ["partition_sha256", "content_sha256"])
-def test_data_of_ones_own_are_ranked_in_boards_of_their_own(board, part):
-    blobs = [cifar(70.0 + seed, seed=seed, data__train__dataset="Blobs") for seed in (0, 1)]
-    better = cifar(75.0, data__train__dataset="Blobs", **OTHER)
-    other = {f"data__train__{part}": "9" * 64}
-    split = cifar(90.0, data__train__dataset="Blobs", **other)
-    rendered = toyresults.synthetic(cifar(80.0, data__train__dataset="Blobs"))
-    found = board(*blobs, better, split, rendered)
-    assert not found.apart and not found.messages
-    own = [table for table in found.rankings if table.benchmark.group == "Your runs"]
-    assert own == list(found.rankings[:3]) and all(table.is_own for table in own)
-    name = "cifar10_a0_c5_cnn, 5 of 100 clients, 10,000 rounds"  # of the config; it has several
-    assert [table.title for table in own] == [name, name, f"{name}, rendered images"]
-    assert len({table.benchmark.id for table in own}) == 3
-    ranks = [(r.cells["test"].rank, r.cells["test"].value, r.seeds) for r in own[0].rows]
-    assert ranks == [(1, 75.0, (0,)), (2, 70.5, (0, 1))]
-    assert found.shown() == own and markdown_text(name) in to_markdown(found)
-    assert to_json(found)["groups"][0] == "Your runs"
-    page = render(found, {id_: None for id_ in found.runs})
-    assert name in page and "Own data" not in page
-    assert not found.overviews  # these tables have all of them
+# ---------------------------------------------------------------- your runs
+
+
+def test_your_runs_of_a_data_set_and_setting_are_ranked_within_themselves(board):
+    blobs = [cifar(70.0 + seed, seed=seed, **BLOBS) for seed in (0, 1)]
+    better = cifar(75.0, **BLOBS, **OTHER)
+    rendered = toyresults.synthetic(cifar(80.0, **BLOBS))
+    found = board(*blobs, better, rendered, cifar(60.0, experiment_sha256="c" * 64), idda(50.0))
+    names = ["cifar10_a0_c5_cnn", "cifar10_a0_c5_cnn, rendered images", "cifar10_a0", "idda_rainy"]
+    assert [table.title for table in found.own] == names
+    rows = rows_of(found, found.own[0])
+    ranks = [(rank(row["cells"]["test"]), values(row), row["seeds"]) for row in rows]
+    assert ranks == [(1, {"test": 75.0}, (0,)), (2, {"test": 70.5}, (0, 1))]
+    assert [table.title for table in found.apart] == names[:2]  # the others are in benchmarks
+    for table in found.apart:
+        (reasons,) = {row["reasons"] for row in rows_of(found, table)}
+        assert reasons == ("no published numbers: its config is of no setting",)
+    own = {table.id for table in found.own}
+    assert len(own) == 4 and not own & {table.id for table in found.benchmarks}
+
+
+def test_tables_of_one_name_say_of_which_data_they_are(board):
+    mine = {**OTHER, **BLOBS, "data__train__dataset": "Mine"}
+    found = board(cifar(70.0, **BLOBS), cifar(60.0, **mine))
+    assert [table.title for table in found.own] == [
+        *("cifar10_a0_c5_cnn, Blobs", "cifar10_a0_c5_cnn, Mine")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -178,16 +206,121 @@ def test_data_of_ones_own_are_ranked_in_boards_of_their_own(board, part):
         ("my_swa_run", ["swa"], "my_swa_run"),
     ],
 )
-def test_a_table_of_own_data_has_the_name_of_its_config(board, name, methods, title):
-    content = cifar(70.0, data__train__dataset="Blobs", name=name)
-    found = board(toyresults.changed(content, methods=methods))
-    assert found.rankings[0].title == title
+def test_a_table_of_your_runs_has_the_name_of_its_config(board, name, methods, title):
+    found = board(toyresults.changed(cifar(70.0, **BLOBS, name=name), methods=methods))
+    assert [table.title for table in found.own] == [title]
+
+
+def test_a_domain_of_ones_own_may_have_the_name_of_a_column(board):
+    found = board(toyresults.results(CIFAR, {"seconds/accuracy": 70.0}, **BLOBS))
+    (table,) = found.own
+    (row,) = rows_of(found, table)
+    assert row["cells"][table.columns[0].key]["value"] == 70.0
+
+
+def test_rendered_and_real_runs_of_one_config_and_seed_are_two(board):
+    found = board(idda(50.0), toyresults.synthetic(idda(60.0)))
+    assert not found.messages
+    assert len(runs_of(found, RAINY)) == 1
+    assert [table.title for table in found.apart] == ["idda_rainy, rendered images"]
+
+
+def test_synthetic_runs_never_stand_beside_published_numbers(board):
+    found = board(toyresults.synthetic(idda(99.0)), idda(40.0, **OTHER))
+    for benchmark in found.benchmarks:
+        for row in runs_of(found, benchmark):
+            assert not any(found.runs[id_].results.synthetic for id_ in row["runs"])
+    (table,) = found.apart
+    (row,) = rows_of(found, table)
+    assert row["reasons"] == ("synthetic data: the images are rendered, they are not IDDA",)
+    assert values(row)["unseen"] == 99 and found.places[row["runs"][0]] == []
+    assert len(runs_of(found, RAINY)) == 1
+
+
+def test_a_seed_without_the_last_rounds_is_apart_and_the_others_are_not(board):
+    lost = idda(90.0, 95.0, seed=2, evaluations=1)
+    found = board(idda(50.0, seed=0), idda(52.0, seed=1), lost)
+    (row,) = runs_of(found, RAINY)
+    assert row["seeds"] == (0, 1) and row["cells"]["unseen"]["value"] == 51
+    (table,) = found.apart
+    first, second = rows_of(found, table)
+    assert first["seeds"] == (2,) and second["seeds"] == (0, 1)
+    assert first["reasons"][0].startswith("too few evaluations: 1 ") and not second["reasons"]
+    (place,) = found.places[second["runs"][0]]
+    assert place["benchmark"] == RAINY and rank(place) == rank(row["cells"]["unseen"])
+
+
+def test_what_keeps_a_run_apart(tmp_path):
+    short = cifar(rounds=500, completed_rounds=500)
+    alone = cifar(data__train__partition={"type": "SinglePartition"})
+    blobs = toyresults.results(CIFAR, {}, **BLOBS)
+    elsewhere = toyresults.results(RAINY, {"elsewhere/mIoU": 10.0})
+    for number, (content, title, reason, known) in enumerate(
+        (
+            (short, "cifar10_a0", "train_cfg.max_rounds: ", {"test": 70.0}),
+            (alone, "cifar10_a0", "centralized", {"test": 70.0}),
+            (blobs, "cifar10_a0_c5_cnn", "no published numbers", {}),
+            (elsewhere, "idda_rainy", "the metric unseen/mIoU", {"elsewhere": 10.0}),
+        )
+    ):
+        for seed in (0, 1):
+            folder = tmp_path / "apart" / str(number) / str(seed)
+            toyresults.write(folder, {**content, "seed": seed})
+        made = build_board(*read_runs([tmp_path / "apart" / str(number)]))
+        (table,) = made.apart
+        assert table.title == title
+        (row,) = rows_of(made, table)
+        assert row["seeds"] == (0, 1) and values(row) == known
+        (text,) = row["reasons"]
+        assert text.startswith(reason)
+        assert not any(made.has_runs(benchmark) for benchmark in made.benchmarks)
+
+
+def test_of_two_runs_of_one_seed_none_counts(board, tmp_path):
+    found = board(idda(50.0), idda(60.0), idda(55.0, seed=1))
+    (row,) = runs_of(found, RAINY)
+    assert row["seeds"] == (1,) and not found.apart
+    (message,) = found.messages
+    assert message.startswith(f"{tmp_path / '0'} and {tmp_path / '1'}: are runs of {RAINY}_fedavg ")
+    assert "none of them counts" in message and "--seed" in message
+
+
+def test_rows_of_one_method_say_in_what_they_differ(board):
+    """As those of a sweep over an option; a row that is alone says nothing."""
+    swa = [{"type": "SWA", "start": start, "cycle": 10} for start in (0.05, 0.5)]
+    runs = [
+        cifar(70.0 + n, seed=seed, averaging=own, experiment_sha256=str(n) * 64)
+        for n, own in enumerate(swa)
+        for seed in (0, 1)
+    ]
+    labels = [row["method"] for row in runs_of(board(*runs), CIFAR)]
+    assert labels == [f"FedAvg + SWA, averaging.start {start}" for start in (0.5, 0.05)]
+    others = [cifar(60.0, seed=seed, **OTHER) for seed in (0, 1)]
+    (row, _) = runs_of(board(*runs[:2], *others), CIFAR)
+    assert row["method"] == "FedAvg + SWA"
+
+
+def test_a_year_is_recorded_and_not_that_of_a_file(tmp_path):
+    runs = {"a": idda(50.0, year=2023), "b": idda(51.0, seed=1, year=2024), "c": idda(52.0, seed=2)}
+    for name, content in runs.items():
+        path = toyresults.write(tmp_path / name, content) / "results.json"
+        os.utime(path, (0, 0))  # as a clone of another day
+    years = {}
+    for chosen in ("a", "ab", "abc", "c"):
+        found = build_board(*read_runs([tmp_path / name for name in chosen]))
+        (row,) = rows_of(found, found.own[0])
+        years[chosen] = row["year"] if row["year"] == row["year"] else None
+    assert years == {"a": 2023, "ab": 2024, "abc": None, "c": None}
+    assert not found.messages
+
+
+# ---------------------------------------------------------------- published numbers
 
 
 def test_tables_of_a_paper_that_share_a_cell_are_one_row(board):
-    found = ranking(board(), CIFAR)
-    rows = [r for r in found.rows if r.method.label == "FedASAM + SWA" and r.paper == "ECCV22"]
-    assert len(rows) == 1 and rows[0].table == "Table 2" and "Table 6" in rows[0].also
+    rows = ranked_rows(board(), CIFAR)
+    found = [r for r in rows if r["method"] == "FedASAM + SWA" and r["paper"] == "ECCV22"]
+    assert len(found) == 1 and found[0]["table"] == "Table 2" and "Table 6" in found[0]["also"]
     table_2 = next(
         r.value
         for r in read_published()
@@ -195,35 +328,33 @@ def test_tables_of_a_paper_that_share_a_cell_are_one_row(board):
         and (r.dataset, r.split, r.clients_per_round)
         == (*("cifar10", {"kind": "dirichlet", "alpha": 0}), 5)
     )
-    assert values(rows[0]) == {"test": table_2}
-    fedavg = next(r for r in found.rows if r.paper == "FedGloSS" and r.method.label == "FedAvg")
-    assert fedavg.cells["test"].value == 59.9 and fedavg.cells["test"].std is not None
+    assert values(found[0]) == {"test": table_2}
+    fedavg = next(r for r in rows if r["paper"] == "FedGloSS" and r["method"] == "FedAvg")
+    assert fedavg["cells"]["test"]["value"] == 59.9 and fedavg["cells"]["test"]["std"] > 0
 
 
-def test_further_metrics_are_columns_that_nothing_is_ranked_by(board):
-    found = ranking(board(cifar(61.0)), CIFAR)
-    keys = [column.key for column in found.further_columns]
-    clients = ["lambda_max_local", "lambda_max_global"]
-    assert keys == ["lambda_max", *clients, "parameters", "seconds"]
-    (own,) = found.runs
-    assert own.cells["parameters"].value == 0.001 and own.cells["seconds"].value == 0.006
-    fedavg = next(r for r in found.rows if r.paper == "FedGloSS" and r.method.label == "FedAvg")
-    cell = fedavg.cells["lambda_max"]
-    assert (cell.value, cell.std, cell.rank) == (66.23, 0.5, None)
-    hessians = ranking(board(), "cifar100_a05_k16_c16_r25_resnet56")
-    fedavg = next(r for r in hessians.rows if r.method.label == "FedAvg")
+def test_further_metrics_are_values_that_nothing_is_ranked_by(board):
+    found = board(cifar(61.0))
+    (own,) = runs_of(found, CIFAR)
+    assert own["cells"]["parameters"]["value"] == 0.001
+    assert own["cells"]["seconds"]["value"] == 0.006
+    rows = ranked_rows(found, CIFAR)
+    fedavg = next(r for r in rows if r["paper"] == "FedGloSS" and r["method"] == "FedAvg")
+    cell = fedavg["cells"]["lambda_max"]
+    assert (cell["value"], cell["std"], rank(cell)) == (66.23, 0.5, None)
+    rows = rows_of(found, "cifar100_a05_k16_c16_r25_resnet56")
+    fedavg = next(r for r in rows if r["method"] == "FedAvg")
     names = ("lambda_max", "trace", "h_n", "h_d", "mflops", "parameters", "seconds")
-    assert tuple(column.key for column in hessians.further_columns) == names
     values = 297, 6240, 11360, 0.98, 87.3, 0.61, 137.2
-    assert tuple(fedavg.cells[name].value for name in names) == values
-    ratios = ranking(board(), "cifar100_a0_c5_cnn")
-    fedavg = next(r for r in ratios.rows if r.paper == "ECCV22" and r.method.label == "FedAvg")
-    assert fedavg.cells["lambda_ratio"].value == 2.0 and fedavg.table == "Table 2"
-    assert not ranking(board(), RAINY).further_columns
+    assert tuple(fedavg["cells"][name]["value"] for name in names) == values
+    assert not any(fedavg["cells"][name]["is_ranked"] for name in names)
+    rows = rows_of(found, "cifar100_a0_c5_cnn")
+    fedavg = next(r for r in rows if r["paper"] == "ECCV22" and r["method"] == "FedAvg")
+    assert fedavg["cells"]["lambda_ratio"]["value"] == 2.0 and fedavg["table"] == "Table 2"
 
 
 def test_centralized_training_and_variants_are_rows_that_are_not_ranked(board):
-    rows = {table.benchmark.id: table.further_rows for table in board().rankings}
+    found = board()
     for id_, label in (
         ("cifar100_a0_c5_cnn", "Centralized + ASAM + SWA"),
         ("cifar100_a0_c5_cnn", "FedAvg + SWA, SWA from round 10000"),
@@ -232,21 +363,17 @@ def test_centralized_training_and_variants_are_rows_that_are_not_ranked(board):
         ("cifar10_a100_c5_cnn", "FedGloSS + SAM, without ADMM"),
         ("landmarks_c10_r5000", "Centralized"),
     ):
-        assert any(row.method.label.startswith(label) for row in rows[id_]), (id_, label)
-    assert rows["landmarks_c10_r5000"][0].cells["test"].value == 74.03
-    cells = [cell for found in rows.values() for row in found for cell in row.cells.values()]
-    assert all(cell.rank is None for cell in cells)
+        rows = [row for row in rows_of(found, id_) if row["method"].startswith(label)]
+        assert rows and not any(row["is_ranked"] for row in rows), (id_, label)
+    assert found.values.loc[~found.values["is_ranked"], "rank"].isna().all()
+    central = [r for r in rows_of(found, "landmarks_c10_r5000") if r["method"] == "Centralized"]
+    assert [row["cells"]["test"]["value"] for row in central] == [74.03]
 
 
 def test_every_stored_number_of_these_kinds_is_shown(board):
     metrics = {"lambda_max", "lambda_max_over_lambda5", "hessian_trace", "hessian_norm_diff"}
     metrics |= {"hessian_direction_cos", "mflops", "params_m", "seconds_per_round"}
-    values = {
-        cell.value
-        for table in board().rankings
-        for row in (*table.rows, *table.further_rows)
-        for cell in row.cells.values()
-    }
+    values = set(board().values["value"])
     left = {
         (r.paper, r.table, r.dataset)
         for r in read_published()
@@ -256,102 +383,14 @@ def test_every_stored_number_of_these_kinds_is_shown(board):
     assert not left
 
 
-def test_a_run_belongs_to_the_protocol_whose_values_it_has(board):
+def test_a_run_belongs_to_the_protocol_whose_setting_it_names(board):
     paper = toyresults.results(f"{RAINY}_paper", {"unseen/mIoU": 41.0, "seen/mIoU": 42.0}, **OTHER)
     found = board(idda(50.0), paper)
     assert not found.apart
-    assert ranking(found, RAINY).runs[0].method.label == "FedAvg"
-    assert ranking(found, f"{RAINY}_paper").runs[0].method.label == "FedSAM"
+    assert runs_of(found, RAINY)[0]["method"] == "FedAvg"
+    assert runs_of(found, f"{RAINY}_paper")[0]["method"] == "FedSAM"
     for id_, papers in ((RAINY, {"FedDrive", ""}), (f"{RAINY}_paper", {"ECCV22", ""})):
-        assert {row.paper for row in ranking(found, id_).rows} == papers
-
-
-def test_synthetic_runs_never_stand_beside_published_numbers(board):
-    found = board(toyresults.synthetic(idda(99.0)), idda(40.0, **OTHER))
-    for one in found.rankings:
-        for row in one.runs:
-            assert not any(found.runs[id_].results.synthetic for id_ in row.runs)
-    (apart,) = found.apart
-    assert apart.synthetic and apart.title == "IDDA, rendered images"
-    (row,) = apart.rows
-    assert row.reasons[0].startswith("synthetic data") and row.cells["unseen"].value == 99
-    assert row.cells["unseen"].rank is None and row.closest == RAINY and not row.ranks
-    assert len(ranking(found, RAINY).runs) == 1
-
-
-def test_a_seed_without_the_last_rounds_is_apart_and_the_others_are_not(board):
-    lost = idda(90.0, 95.0, seed=2, evaluations=1)
-    found = board(idda(50.0, seed=0), idda(52.0, seed=1), lost)
-    (row,) = ranking(found, RAINY).runs
-    assert row.seeds == (0, 1) and row.cells["unseen"].value == 51
-    (apart,) = found.apart
-    assert apart.rows[0].seeds == (2,)
-    assert apart.rows[0].reasons[0].startswith("too few evaluations: 1 ")
-    (own,) = found.own
-    assert [(row.seeds, row.ranks and row.ranks[0].rank) for row in own.rows] == [
-        ((2,), ()),
-        ((0, 1), ranking(found, RAINY).runs[0].cells["unseen"].rank),
-    ]
-
-
-def test_what_keeps_a_run_apart(board, tmp_path):
-    short = cifar(rounds=500, completed_rounds=500)
-    alone = cifar(data__train__partition={"type": "SinglePartition"})
-    blobs = toyresults.results(CIFAR, {}, data__train__dataset="Blobs")
-    elsewhere = toyresults.results(RAINY, {"elsewhere/mIoU": 10.0})
-    for number, (content, closest, title, reason, found) in enumerate(
-        (
-            (short, CIFAR, "CIFAR-10", "train_cfg.max_rounds: ", {"test": 70.0}),
-            (alone, "", "CIFAR-10", "centralized", {"test": 70.0}),
-            (blobs, "", "Blobs", "there is no bench", {}),
-            (elsewhere, RAINY, "IDDA", "the metric unseen/mIoU", {"elsewhere": 10.0}),
-        )
-    ):
-        for seed in (0, 1):
-            folder = tmp_path / "apart" / str(number) / str(seed)
-            toyresults.write(folder, {**content, "seed": seed})
-        made = build_board(*read_runs([tmp_path / "apart" / str(number)]))
-        (apart,) = made.apart
-        assert apart.title == title and not apart.synthetic and not apart.ranked
-        (row,) = apart.rows
-        assert row.seeds == (0, 1) and values(row) == found and row.closest == closest
-        (text,) = row.reasons
-        assert text.startswith(reason)
-        assert not any(table.runs for table in made.rankings)
-
-
-def test_a_run_is_placed_where_it_differs_least(board):
-    # rendered images with other clients: the path of the split gives the setting away
-    demo = toyresults.synthetic(
-        idda(rounds=30, completed_rounds=30, data__train__partition_sha256="a" * 64)
-    )
-    uniform = copy.deepcopy(demo)
-    uniform["config"]["train_dataloader"]["dataset"]["split"] = "splits/uniform/rainy/train"
-    found = board(demo, toyresults.changed(uniform, **OTHER))
-    (apart,) = found.apart
-    assert sorted(row.closest for row in apart.rows) == [RAINY, "idda_rainy_uniform"]
-
-
-def test_a_split_of_no_benchmark(board):
-    own = toyresults.synthetic(
-        idda(
-            config__train_dataloader__dataset__split="splits/train",
-            data__train__clients=2,
-            rounds=6,
-            completed_rounds=6,
-            data__train__partition_sha256="a" * 64,
-        )
-    )
-    recipe = cifar(data__train__partition__alpha=0.5)
-    found = board(own, recipe)
-    assert [table.title for table in found.apart] == ["CIFAR-10", "IDDA, rendered images"]
-    (cifars,), (iddas,) = (table.rows for table in found.apart)
-    synthetic, split = iddas.reasons
-    assert synthetic.startswith("synthetic data") and iddas.closest == cifars.closest == ""
-    assert split.startswith("other split: 2 clients, NaturalPartition")
-    (split,) = cifars.reasons
-    assert split.startswith("other split: 100 clients, DirichletPartition, alpha 0.5")
-    assert values(iddas) == {"unseen": 50.0, "seen": 60.0}
+        assert {row["paper"] for row in ranked_rows(found, id_)} == papers
 
 
 def corrupted(samples=950_000):
@@ -368,25 +407,23 @@ def corrupted(samples=950_000):
 
 def test_accuracy_under_corruptions_has_a_table_of_its_own(board):
     found = board(corrupted())
-    (row,) = ranking(found, f"{CIFAR}_corrupted").runs
+    (row,) = runs_of(found, f"{CIFAR}_corrupted")
     assert values(row) == {"mean": 50.0, "severity_5": 30.0}
-    assert row.cells["mean"].rank == 1 and not found.apart
-    assert len(ranking(found, CIFAR).runs) == 1
+    assert rank(row["cells"]["mean"]) == 1 and not found.apart
+    assert len(runs_of(found, CIFAR)) == 1
 
 
 def test_other_corruptions_are_apart_but_the_accuracy_counts(board):
     found = board(corrupted(samples=25))
-    assert len(ranking(found, CIFAR).runs) == 1
-    assert not ranking(found, f"{CIFAR}_corrupted").runs
-    (apart,) = found.apart
-    (row,) = apart.rows
-    assert row.closest == f"{CIFAR}_corrupted"
-    assert [rank.benchmark for rank in row.ranks] == [CIFAR, f"{CIFAR}_traffic"]
-    title = ranking(found, row.closest).title
-    assert row.reasons[0].startswith(f"{title}: other corruptions: 25 images")
+    assert len(runs_of(found, CIFAR)) == 1
+    assert not runs_of(found, f"{CIFAR}_corrupted")
+    (table,) = found.apart
+    (row,) = rows_of(found, table)
+    (run,) = row["runs"]
+    assert [place["benchmark"] for place in found.places[run]] == [CIFAR, f"{CIFAR}_traffic"]
+    (title,) = (b.title for b in found.benchmarks if b.id == f"{CIFAR}_corrupted")
+    assert row["reasons"][0].startswith(f"{title}: other corruptions: 25 images")
     assert values(row) == {"test": 70.0, "corrupted": 50.0}
-    (apart,) = board(toyresults.synthetic(corrupted())).apart
-    assert values(apart.rows[0]) == {"test": 70.0, "corrupted": 50.0}
 
 
 def test_rounds_and_traffic_until_a_target(board):
@@ -396,100 +433,47 @@ def test_rounds_and_traffic_until_a_target(board):
     curves["bytes"][:0] = [1, 4_000_000 * 5]
     curves["loss"][:0] = [3.0, 2.0]
     curves["figures"]["test/accuracy"][:0] = [10.0, 59.9]
-    (row,) = ranking(board(content), f"{CIFAR}_traffic").runs
+    (row,) = runs_of(board(content), f"{CIFAR}_traffic")
     # FedAvg's whole run: 1000 parameters of 4 bytes, both ways, 5 clients, 10,000 rounds
     assert values(row) == {"rounds": 2450.0, "traffic": pytest.approx(0.05)}
-    assert row.cells["rounds"].rank == 4  # after FedSMOO, FedDyn and FedGloSS + SAM
-    assert row.cells["traffic"].rank == 1
+    assert rank(row["cells"]["rounds"]) == 4  # after FedSMOO, FedDyn and FedGloSS + SAM
+    assert rank(row["cells"]["traffic"]) == 1
 
 
 def test_a_target_that_is_not_reached(board):
     found = board(cifar(40.0, seed=0), cifar(65.0, seed=1))
-    (row,) = ranking(found, f"{CIFAR}_traffic").runs
-    cell = row.cells["rounds"]
-    assert cell.count == 1 and cell.doubt == "not reached in 1 of 2 runs" and cell.rank is None
-    (row,) = ranking(board(cifar(40.0, seed=0), cifar(41.0, seed=1)), f"{CIFAR}_traffic").runs
-    assert row.cells["rounds"].value is None and row.cells["rounds"].status == "not_reached"
-
-
-def test_a_year_is_recorded_and_not_that_of_a_file(tmp_path):
-    runs = {"a": idda(50.0, year=2023), "b": idda(51.0, seed=1, year=2024), "c": idda(52.0, seed=2)}
-    for name, content in runs.items():
-        path = toyresults.write(tmp_path / name, content) / "results.json"
-        os.utime(path, (0, 0))  # as a clone of another day
-    years = {}
-    for chosen in ("a", "ab", "abc", "c"):
-        found = build_board(*read_runs([tmp_path / name for name in chosen]))
-        years[chosen] = {row.year for row in found.own[0].rows}
-    assert years == {"a": {2023}, "ab": {2024}, "abc": {None}, "c": {None}}
-    assert not found.messages
-
-
-@pytest.mark.parametrize("kept", ["the newer", "the unchanged", "the comparable"])
-def test_of_two_runs_of_one_seed_one_counts(board, tmp_path, kept):
-    evaluations = 3 if kept == "the comparable" else 20
-    found = board(idda(50.0), idda(60.0, evaluations=evaluations), idda(55.0, seed=1))
-    if kept == "the unchanged":
-        path = tmp_path / "1" / "results.json"
-        path.write_text(path.read_text().replace("60.0", "99.0"))
-        os.utime(path, (2000, 2000))
-        found = build_board(*read_runs([tmp_path]))
-    number, value = (1, 57.5) if kept == "the newer" else (0, 52.5)
-    (row,) = ranking(found, RAINY).runs
-    assert row.seeds == (0, 1) and row.cells["unseen"].value == value and not found.apart
-    message = found.messages[-1]
-    assert message.startswith(f"{tmp_path / str(1 - number)}: is a second run")
-    assert f"{tmp_path / str(number)} counts" in message and "--seed" in message
-
-
-def test_rows_of_one_method_say_in_what_they_differ(board):
-    """As those of a sweep over an option; a row that is alone says nothing."""
-    swa = [{"type": "SWA", "start": start, "cycle": 10} for start in (0.05, 0.5)]
-    runs = [
-        cifar(70.0 + n, seed=seed, averaging=own, experiment_sha256=str(n) * 64)
-        for n, own in enumerate(swa)
-        for seed in (0, 1)
-    ]
-    labels = [row.method.label for row in ranking(board(*runs), CIFAR).runs]
-    assert labels == [f"FedAvg + SWA, averaging.start {start}" for start in (0.5, 0.05)]
-    others = [cifar(60.0, seed=seed, **OTHER) for seed in (0, 1)]
-    (row, _) = ranking(board(*runs[:2], *others), CIFAR).runs
-    assert row.method.label == "FedAvg + SWA"
-
-
-def test_a_domain_of_ones_own_may_have_the_name_of_a_column(board):
-    found = board(
-        toyresults.results(CIFAR, {"seconds/accuracy": 70.0}, data__train__dataset="Blobs")
-    )
-    (table,) = (table for table in found.rankings if table.is_own)
-    assert table.rows[0].cells[table.columns[0].key].value == 70.0
-
-
-def test_rendered_and_real_runs_of_one_config_and_seed_are_two(board):
-    found = board(idda(50.0), toyresults.synthetic(idda(60.0)))
-    assert not found.messages
-    assert len(ranking(found, RAINY).runs) == 1 and len(found.apart) == 1
+    (row,) = runs_of(found, f"{CIFAR}_traffic")
+    cell = row["cells"]["rounds"]
+    assert cell["count"] == 1 and cell["doubt"] == "not reached in 1 of 2 runs"
+    assert rank(cell) is None and cell["text"].endswith(" ?")
+    (row,) = runs_of(board(cifar(40.0, seed=0), cifar(41.0, seed=1)), f"{CIFAR}_traffic")
+    assert row["cells"]["rounds"]["text"] == "not reached"
 
 
 def test_the_suites_own_runs_are_ranked_unless_they_are_given(board):
-    found = ranking(board(), "cifar10_a005_c5_cnn")
-    rows = {row.name: row for row in found.rows if row.kind == "reproduced"}
-    row = rows["cifar10_a005_fedavg"]
-    assert row.cells["test"].rank and row.command.startswith("fedseg train cifar10_a005 ")
-    assert row.source in text_table(found).rows[found.rows.index(row)][-1] and not found.runs
-    facts = next(f for f in read_json("reproduced.json")["rows"] if f["name"] == row.name)
+    def reproduced(found: Board) -> dict[str, dict[str, Any]]:
+        rows = ranked_rows(found, "cifar10_a005_c5_cnn")
+        return {row["experiment"]: row for row in rows if row["kind"] == "reproduced"}
+
+    name = "cifar10_a005_fedavg"
+    found = board()
+    row = reproduced(found)[name]
+    assert rank(row["cells"]["test"]) and row["command"].startswith("fedseg train cifar10_a005 ")
+    assert f"{name}, reproduced here" in to_markdown(found, everything=True).replace("\\", "")
+    assert not any(found.has_runs(benchmark) for benchmark in found.benchmarks)
+    facts = next(f for f in read_json("reproduced.json")["rows"] if f["name"] == name)
     own = toyresults.results("cifar10_a005_c5_cnn", {"test/accuracy": 50.0})
     given = board(own | {"experiment_sha256": facts["experiment_sha256"]})
-    names = [r.name for r in ranking(given, "cifar10_a005_c5_cnn").rows if r.kind == "reproduced"]
-    assert row.name not in names
+    assert name not in reproduced(given)
 
 
 def test_the_worst_tenth_of_clients_is_a_column(board):
     final = {"test": {"accuracy": 70.0, "accuracy_worst10": 31.5}}
     found = board(cifar(final=final))
-    for table in (ranking(found, CIFAR), *found.own):
-        (column,) = (c for c in table.further_columns if c.label == "test, worst 10 %")
-        assert table.runs[0].cells[column.key].value == 31.5
+    for table in (CIFAR, *found.own):
+        (row,) = runs_of(found, table)
+        (cell,) = (c for c in row["cells"].values() if c["label"].startswith("test, worst 10 %"))
+        assert cell["value"] == 31.5 and not cell["is_ranked"]
 
 
 BAD_VALUES = {
@@ -526,10 +510,9 @@ def test_one_bad_run_does_not_stop_the_board(tmp_path):
     assert messages.count(": name: must ") == 4 and "rename the folder" in messages
     console = Console(width=200, file=io.StringIO(), force_terminal=False)
     print_board(board, console)
-    page = render(board, {id_: run_data(run, tmp_path, []) for id_, run in board.runs.items()})
-    tables = to_csv(board.rankings) + to_csv(board.apart, "reasons")
-    json.dumps(to_json(board), allow_nan=False)
-    for text in (console.file.getvalue(), to_markdown(board), tables, page):
+    page = render(board, tmp_path)
+    tables = to_csv(board, board.benchmarks) + to_csv(board, board.own, reasons=True)
+    for text in (console.file.getvalue(), to_markdown(board), to_latex(board), tables, page):
         text.encode()
         assert not set(text) & {"\x1b", "\x07", "\u202e"}
     assert "<script>x" not in page

@@ -7,7 +7,15 @@ import toyresults
 
 from fedseg.config.roles import select
 from fedseg.leaderboard.benchmarks import benchmarks, settings
-from fedseg.leaderboard.comparable import Match, matches, protocol_of
+from fedseg.leaderboard.comparable import (
+    NEVER_COMPARED,
+    ComparedRun,
+    compare,
+    find_reasons,
+    find_reasons_against_table,
+    keys_not_compared,
+    protocol_of,
+)
 
 RAINY, PAPER = "idda_rainy_heterogeneous", "idda_rainy_heterogeneous_paper"
 CIFAR = "cifar10_a005_c5_cnn"
@@ -21,7 +29,7 @@ def metrics_of(setting) -> dict[str, float]:
 
 def reasons(id_: str, **changes) -> tuple[str, ...]:
     content = toyresults.results(id_, metrics_of(toyresults.setting(id_)), **changes)
-    return toyresults.match(id_, content).reasons
+    return tuple(toyresults.reasons(id_, content))
 
 
 def test_a_run_as_the_benchmark_wants_it_is_comparable():
@@ -32,10 +40,10 @@ def test_a_run_as_the_benchmark_wants_it_is_comparable():
 def test_synthetic_data_are_never_comparable():
     for setting in settings():
         content = toyresults.results(setting.id, metrics_of(setting))
-        (reason,) = toyresults.match(setting.id, toyresults.synthetic(content)).reasons
+        (reason,) = toyresults.reasons(setting.id, toyresults.synthetic(content))
         assert reason.startswith("synthetic data")
         content["data"][f"test:{setting.domains[0]}"]["synthetic"] = True  # one set is enough
-        assert toyresults.match(setting.id, content).reasons == (reason,)
+        assert toyresults.reasons(setting.id, content) == [reason]
 
 
 def identified_by_checksum(setting) -> set[str]:
@@ -55,7 +63,7 @@ def test_another_value_of_any_key_of_the_protocol_is_told(setting):
     methods = WITH_METHODS if any(v["when"] for v in setting.variants) else {"personal": SILO}
     content = toyresults.results(setting.id, metrics_of(setting), **methods)
     results = toyresults.parsed(content)
-    assert matches(results, [setting])[0].reasons == ()
+    assert find_reasons(ComparedRun(results), setting) == []
     untold = set()
     for key, value in protocol_of(results.config).items():
         others = [value + 1 if isinstance(value, int | float) else "other", ...]
@@ -64,13 +72,14 @@ def test_another_value_of_any_key_of_the_protocol_is_told(setting):
         for other in others:
             config = toyresults.copy.deepcopy(results.config)
             toyresults.put(config, key, other)
-            told = matches(results.model_copy(update={"config": config}), [setting])[0].reasons
-            if not any(reason.startswith(key) for reason in told):
+            other_run = ComparedRun(results.model_copy(update={"config": config}))
+            told = find_reasons(other_run, setting)
+            if not any(reason.removeprefix("other split: ").startswith(key) for reason in told):
                 untold.add(key)
     tests = (f"val_dataloader.{domain}." for domain in setting.domains)
     elsewhere = {k for k in setting.protocol if k.startswith("val_dataloader.")}
     elsewhere -= {k for test in tests for k in setting.protocol if k.startswith(test)}
-    unasked = {*setting.free, *identified_by_checksum(setting), *elsewhere}
+    unasked = {*setting.free, *identified_by_checksum(setting), *elsewhere, *NEVER_COMPARED}
     unasked |= set() if setting.window else {"train_cfg.val_last_rounds"}
     assert untold == unasked & protocol_of(results.config).keys()
 
@@ -154,10 +163,13 @@ def test_every_difference_from_feddrive_is_one_reason(changes, expected):
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"data__train__partition__alpha": 0.5}, "train_dataloader.partition.alpha: 0.5, in"),
+        (
+            {"data__train__partition__alpha": 0.5},
+            "other split: train_dataloader.partition.alpha: 0.5, in",
+        ),
         (
             {"data__train__partition": {"type": "DirichletClassPartition", "alpha": 0.05}},
-            'train_dataloader.partition.type: "DirichletClassPartition", in',
+            'other split: train_dataloader.partition.type: "DirichletClassPartition", in',
         ),
         ({"data__train__clients": 50}, "other split: 50 clients instead of 100"),
         ({"data__test_test__content_sha256": "a" * 64}, "other test images (test): the checksum"),
@@ -175,10 +187,10 @@ def test_a_domain_that_was_evaluated_at_the_end_only_has_no_mean():
     """As with ``val_dataloader.unseen.final_only=True``: other test sets have their evaluations."""
     setting = toyresults.setting(RAINY)
     content = toyresults.results(RAINY, metrics_of(setting))
-    assert toyresults.match(RAINY, content).reasons == ()
+    assert toyresults.reasons(RAINY, content) == []
     figures = content["curves"]["figures"]
     figures["unseen/mIoU"][:-1] = [None] * (len(figures["unseen/mIoU"]) - 1)
-    (reason,) = toyresults.match(RAINY, content).reasons
+    (reason,) = toyresults.reasons(RAINY, content)
     assert reason.startswith("too few evaluations: 1 of unseen in the last 100 rounds, at least 20")
 
 
@@ -193,8 +205,8 @@ def test_a_released_split_must_be_that_one_once_its_checksum_is_known():
     asking = replace(setting, known={**setting.known, "train": train})
 
     def against(**changes):
-        match = toyresults.match(CIFAR, toyresults.results(CIFAR, {}, **changes))
-        return replace(match, setting=asking).reasons
+        content = toyresults.results(CIFAR, {}, **changes)
+        return tuple(find_reasons(ComparedRun(toyresults.parsed(content)), asking))
 
     of_papers = {"type": "ReleasedPartition", "alpha": 0.05, "num_clients": 100}
     released = {"data__train__partition": of_papers, "data__train__partition_sha256": "a" * 64}
@@ -204,17 +216,57 @@ def test_a_released_split_must_be_that_one_once_its_checksum_is_known():
     (reason,) = against(data__train__partition=of_papers)
     assert reason.startswith("other split: the checksum")
     (reason,) = reasons(CIFAR, data__train__partition={**of_papers, "alpha": 0})
-    assert reason.startswith("train_dataloader.partition.alpha: 0, in")
+    assert reason.startswith("other split: train_dataloader.partition.alpha: 0, in")
     (reason,) = reasons("cifar10_a005_c10_resnet20", data__train__partition=of_papers)
-    assert reason.startswith('train_dataloader.partition.type: "ReleasedPartition", in')
+    assert reason.startswith(
+        'other split: train_dataloader.partition.type: "ReleasedPartition", in'
+    )
 
 
-def test_all_differences_are_reasons():
-    assert len(reasons(CIFAR, data__train__samples=1, rounds=500, data__train__clients=10)) == 3
+def test_all_differences_are_reasons_unless_one_is_decisive():
+    """Where the images are rendered or the clients others, nothing else matters."""
+    changes = {"data__train__samples": 1, "rounds": 500, "amp": True}
+    assert len(reasons(CIFAR, **changes, model__type="ResNet18GN")) == 3
+    (reason,) = reasons(CIFAR, **changes, data__train__clients=10)
+    assert reason == "other split: 10 clients instead of 100"
     for id_ in (RAINY, CIFAR):
         partition = {"type": "SinglePartition"}
         (reason,) = reasons(id_, data__train__partition=partition, data__train__clients=1)
         assert reason.startswith("centralized training")
+
+
+def test_a_run_is_compared_with_the_setting_that_its_config_names():
+    def compared(id_: str, **changes):
+        content = toyresults.results(id_, metrics_of(toyresults.setting(id_)), **changes)
+        return compare(toyresults.parsed(content))
+
+    assert compared(RAINY).setting.id == RAINY and not compared(RAINY).reasons
+    silobn = compared(RAINY, personal=SILO, setting="idda_rainy_batch8")
+    assert silobn.setting.id == RAINY and not silobn.reasons
+    other = compared(RAINY, setting="idda_rainy_paper")
+    assert other.setting.id == PAPER
+    assert other.reasons[0] == f"train_cfg.max_rounds: 1600, in {PAPER} 1500"
+    for name, words in (("mine", "the setting mine"), (None, "no setting")):
+        unknown = compared(RAINY, setting=name)
+        assert unknown.setting is None
+        assert unknown.reasons == (f"no published numbers: its config is of {words}",)
+    (reason,) = compared(RAINY, data__train__dataset="Mine").reasons
+    assert reason == "other data set: Mine, not IDDADataset"
+
+
+def test_of_settings_of_one_name_the_closest_counts():
+    """They differ in an option: ``cifar10_a005`` with 5, 10 or 20 clients a round."""
+    for setting in settings():
+        content = toyresults.results(setting.id, metrics_of(setting))
+        found = compare(toyresults.parsed(content))
+        assert (found.setting.id, found.reasons) == (setting.id, ())
+
+
+def test_every_key_that_is_not_compared_has_a_reason():
+    for setting in settings():
+        for config in ({}, {"personal": SILO}, {"client_sampler": {"type": "PoissonSampler"}}):
+            keys = keys_not_compared(setting, config)
+            assert keys.keys() >= NEVER_COMPARED.keys() and all(keys.values())
 
 
 def test_a_partition_may_have_another_seed_and_omit_defaults():
@@ -234,7 +286,7 @@ def test_corruptions_must_be_the_official_ones():
     (table,) = (b for b in benchmarks() if b.id == f"{CIFAR}_corrupted")
 
     def against(content) -> tuple[str, ...]:
-        return toyresults.match(CIFAR, content).reasons_against_table(table)
+        return tuple(find_reasons_against_table(toyresults.parsed(content), table))
 
     content = toyresults.results(CIFAR, {"test/accuracy": 70.0, "corrupted/accuracy": 60.0})
     corrupted = toyresults.entry("CIFAR10CDataset", {"samples": 950_000})
@@ -247,5 +299,4 @@ def test_corruptions_must_be_the_official_ones():
     content["config"]["val_dataloader"]["corrupted"]["transforms"] = []
     (reason,) = against(content)
     assert reason.startswith("val_dataloader.corrupted.transforms")
-    assert isinstance(toyresults.match(CIFAR, content), Match)
     assert select(content["config"])["val_dataloader.corrupted.dataset.type"] == "CIFAR10CDataset"

@@ -2,7 +2,7 @@
 
 import csv
 import io
-import json
+import re
 
 import pytest
 import toyresults
@@ -10,7 +10,7 @@ from rich.console import Console
 from toyresults import CIFAR, RAINY, cifar, idda
 
 from fedseg.leaderboard.board import build_board
-from fedseg.leaderboard.output import print_board, to_csv, to_json, to_markdown
+from fedseg.leaderboard.output import print_board, to_csv, to_latex, to_markdown
 from fedseg.leaderboard.page import write_board
 from fedseg.runs.run_files import read_runs
 from fedseg.runs.tables import markdown_text
@@ -56,13 +56,13 @@ def test_the_terminal_shows_values_seeds_sources_and_reasons(board):
     assert "not reached" in row_with(text, "cifar10_a0_c5_cnn_fedavg", "not reached")
     assert "20.1" in row_with(text, "20.1", "demo (x)")
     assert "synthetic data: the images are rendered" in text
-    assert "Not comparable: IDDA, rendered images" in text
+    assert "Your runs: idda_rainy, rendered images" in text
     assert "is not a results.json of fedseg" in text
     assert "Cityscapes" not in text
     assert "Cityscapes, uniform clients" in printed(board, everything=True)
 
 
-def test_the_decisive_reason_is_one_line_and_the_others_are_asked_for(tmp_path):
+def test_the_first_reason_is_one_line_and_the_others_are_asked_for(tmp_path):
     short = cifar(40.0, rounds=500, completed_rounds=500)
     short["config"]["train_dataloader"]["batch_size"] = 7
     short["config"]["val_evaluator"] = {"type": "Accuracy", "prefix": "own"}
@@ -70,17 +70,16 @@ def test_the_decisive_reason_is_one_line_and_the_others_are_asked_for(tmp_path):
     rendered = toyresults.synthetic(idda(20.0, rounds=30, completed_rounds=30))
     toyresults.write(tmp_path / "rendered", rendered)
     board = build_board(*read_runs([tmp_path]))
-    decisive = {"CIFAR-10": "train_cfg.max_rounds: 500, in ", "IDDA, ": "synthetic data: "}
-    for table in board.apart:
-        (row,) = table.rows
-        (start,) = (text for title, text in decisive.items() if table.title.startswith(title))
-        assert row.reasons[0].startswith(start) and len(row.reasons) > 1
-        text = printed(board)
-        line = row_with(text, "Not comparable because: ", row.reasons[0])
-        assert line.endswith(f" (and {len(row.reasons) - 1} more: fedseg leaderboard --why)")
-        assert not any(reason in text for reason in row.reasons[1:])
-        assert all(row_with(printed(board, why=True), reason) for reason in row.reasons)
-        assert all(markdown_text(reason) in to_markdown(board) for reason in row.reasons)
+    text = printed(board)
+    (decisive, *others), reasons = (board.records(table)[0]["reasons"] for table in board.apart)
+    assert decisive.startswith("synthetic data: ") and not others  # it is enough
+    assert row_with(text, "Not comparable because: ", decisive).endswith(decisive)
+    assert reasons[0].startswith("train_cfg.max_rounds: 500, in ") and len(reasons) == 3
+    line = row_with(text, "Not comparable because: ", reasons[0])
+    assert line.endswith(" (and 2 more: fedseg leaderboard --why)")
+    assert not any(reason in text for reason in reasons[1:])
+    assert all(row_with(printed(board, why=True), reason) for reason in reasons)
+    assert all(markdown_text(reason) in to_markdown(board) for reason in reasons)
 
 
 def test_what_is_not_ranked_is_printed_when_it_is_asked_for(board):
@@ -99,26 +98,28 @@ def test_an_empty_board_is_printed_with_its_messages(tmp_path):
     assert "no results.json was found" in printed(build_board(*read_runs([tmp_path])))
 
 
+def cells_of(line: str) -> list[str]:
+    """The cells of a line of a table in Markdown."""
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
 def test_markdown_is_a_table_for_each_benchmark(board):
     text = to_markdown(board)
     lines = text.splitlines()
     assert lines[0] == "# Leaderboard"
     at = lines.index("## IDDA rainy, heterogeneous clients, released protocol")
-    head = [cell.strip() for cell in lines[at + 2].strip("|").split("|")]
-    assert head == [
+    assert cells_of(lines[at + 2]) == [
         *("rank", "method", "unseen (%)", "seen standard (%)", "seen by\\_domain (%)"),
         *("seeds", "traffic", "source"),
     ]
-    assert lines[at + 3].count("---:") == 5
-    assert lines[at + 4].startswith(
-        "| 1 | FedAvg + SiloBN, LAB | **53.99 ± 0.79** | **65.90 ± 0.55** |"
-    )
-    assert lines[at + 5].startswith("| 2 | FedAvg | 52.50 ± 0.71 | 60.00 ± 0.00 | - | 0, 1 |")
-    tables = [line for line in lines if line.startswith("| ")]
+    assert lines[at + 3].count("-:") == 5
+    first = cells_of(lines[at + 4])
+    assert first[:4] == ["1", "FedAvg + SiloBN, LAB", "**53.99 ± 0.79**", "**65.90 ± 0.55**"]
+    second = cells_of(lines[at + 5])
+    assert second[:6] == ["2", "FedAvg", "52.50 ± 0.71", "60.00 ± 0.00", "-", "0, 1"]
     assert "demo (x)" in text
-    assert not [line for line in tables if line.count("|") < 6]
-    assert text.index("## Not comparable") > text.index("## IDDA rainy")
-    assert "### IDDA, rendered images" in text
+    assert text.index("## Your runs") > text.index("## IDDA rainy")
+    assert "### idda\\_rainy, rendered images" in text
     assert "- " in text[text.index("## Messages") :]
     assert "cityscapes" not in text.lower()
     text = to_markdown(board, everything=True)
@@ -126,10 +127,9 @@ def test_markdown_is_a_table_for_each_benchmark(board):
 
 
 def test_csv_has_every_value_in_full_precision(board):
-    lines = list(csv.DictReader(io.StringIO(to_csv(board.rankings))))
-    rows = [row for table in board.rankings for row in (*table.rows, *table.further_rows)]
-    cells = [cell for row in rows for cell in row.cells.values()]
-    values = [cell.value for cell in cells if cell.value is not None]
+    lines = list(csv.DictReader(io.StringIO(to_csv(board, board.benchmarks))))
+    ids = {benchmark.id for benchmark in board.benchmarks}
+    values = board.values[board.values["benchmark"].isin(ids)]["value"].dropna()
     assert sorted(float(line["value"]) for line in lines if line["value"]) == sorted(values)
     assert "not_reached" in {line["status"] for line in lines}
     wanted = {"kind": "run", "benchmark": RAINY, "column": "unseen"}
@@ -138,51 +138,42 @@ def test_csv_has_every_value_in_full_precision(board):
     assert own["rank"] == "2" and own["seeds"] == "0 1" and own["metric"] == "unseen/mIoU"
     damaged = [line for line in lines if line["doubt"]]
     assert damaged and not any(line["rank"] for line in damaged)
-    assert "demo (x)" not in to_csv(board.rankings)
-    lines = list(csv.DictReader(io.StringIO(to_csv(board.apart, "reasons"))))
-    assert {line["experiment"] for line in lines} == {"demo (x)"}
+    assert "demo (x)" not in to_csv(board, board.benchmarks)
+    lines = list(csv.DictReader(io.StringIO(to_csv(board, board.own, reasons=True))))
     assert {line["kind"] for line in lines} == {"run"}
-    assert all(line["reasons"].startswith("synthetic data") for line in lines)
-    assert [line["value"] for line in lines if line["metric"] == "unseen/mIoU"] == ["20.125"]
+    (line,) = (x for x in lines if x["experiment"] == "demo (x)" and x["metric"] == "unseen/mIoU")
+    assert line["value"] == "20.125" and line["rank"] == "1"
+    assert line["reasons"].startswith("synthetic data")
+    assert {line["reasons"] for line in lines if line["experiment"] != "demo (x)"} == {""}
 
 
-def test_json_has_the_whole_board(board):
-    content = json.loads(json.dumps(to_json(board), allow_nan=False))
-    assert content["groups"][:3] == ["Cityscapes", "IDDA", "CamVid"]
-    assert {b["group"] for b in content["benchmarks"]} == set(content["groups"])
-    by_id = {b["id"]: b for b in content["benchmarks"]}
-    rainy = by_id[RAINY]
-    assert rainy["setting"]["split"] == {"kind": "heterogeneous", "shift": "rainy"}
-    assert rainy["setting"]["protocol"]["train_dataloader.batch_size"] == 16
-    assert [c["key"] for c in rainy["further_columns"]] == ["parameters", "seconds"]
-    labels = {row["label"] for row in by_id["cifar10_a100_c5_cnn"]["further_rows"]}
-    assert "FedGloSS, without ADMM" in labels
-    assert [c["key"] for c in rainy["columns"]] == ["unseen", "seen", "seen_by_domain"]
-    (own,) = (row for row in rainy["rows"] if row["kind"] == "run")
-    assert own["cells"]["unseen"]["count"] == 2 and own["seeds"] == [0, 1]
-    run = content["runs"][own["runs"][0]]
-    assert run["curves"]["figures"]["unseen/mIoU"] == [26.0, *[52.0] * 20]
-    assert run["final"]["unseen"]["mIoU"] == 52 and run["config"]["seed"] == 0
-    assert run["folder"].endswith("runs/0")
-    papers = {row["paper"] for b in content["benchmarks"] for row in b["rows"]}
-    assert papers <= {*content["papers"], ""}
-    assert by_id[TARGET]["target"] == 59.9 and not by_id[TARGET]["columns"][0]["higher"]
-    assert [table["title"] for table in content["own"]] == [
-        *("CIFAR-10", "IDDA", "IDDA, rendered images")
-    ]
-    (apart,) = content["own"][-1]["rows"]
-    assert apart["reasons"] and apart["closest"] == RAINY
-    assert all(
-        id_ in content["runs"] for t in content["own"] for r in t["rows"] for id_ in r["runs"]
-    )
-    assert len(content["messages"]) == 1
+def test_latex_has_methods_by_settings_with_yours_beside_published_ones(board):
+    text = to_latex(board)
+    tables = re.findall(r"\\begin{tabular}.*?\\end{tabular}", text, re.DOTALL)
+    rainy, cifar10, communication, own = tables
+    head = rainy.splitlines()[2:5]
+    assert r"\multicolumn{5}{c}{IDDA rainy, heterogeneous clients, released protocol}" in head[0]
+    assert r"unseen (\%)" in head[1] and r"seen by\_domain (\%)" in head[1]
+    assert head[2].count("ours") == 2 and head[2].count("FedDrive") == 3
+    row = row_with(rainy, "FedAvg & ")
+    assert r"52.50 $\pm$ 0.71" in row
+    assert r"\textbf{53.99 $\pm$ 0.79}" in row_with(rainy, "FedAvg + SiloBN, LAB")
+    assert "not reached" not in communication and "40.00" in cifar10
+    assert r"idda\_rainy, rendered images" in own and "20.12" in own
+
+
+def test_text_of_strangers_is_text_in_latex(tmp_path):
+    algorithm = {"type": r"\input{secret} & $x$ %"}
+    toyresults.write(tmp_path, idda(50.0, algorithm=algorithm))
+    text = to_latex(build_board(*read_runs([tmp_path])))
+    assert r"\textbackslash input\{secret\} \& \$x\$ \%" in text
 
 
 def test_files_are_written_whole(board, tmp_path):
     folder = tmp_path / "out" / "board"
     paths = write_board(board, folder)
-    names = ["leaderboard.md", "leaderboard.csv", "not_comparable.csv", "leaderboard.json"]
-    assert [path.name for path in paths] == [*names, "index.html"]
+    names = ["leaderboard.md", "leaderboard.csv", "your_runs.csv", "leaderboard.tex", "index.html"]
+    assert [path.name for path in paths] == names
     assert sorted(folder.iterdir()) == sorted([*paths, folder / "page"])
-    assert json.loads(paths[3].read_text()) == json.loads(json.dumps(to_json(board)))
     assert paths[0].read_text() == to_markdown(board)
+    assert paths[3].read_text() == to_latex(board)

@@ -1,7 +1,5 @@
 """The page in a browser: opened from its folder, used by mouse, keyboard and on a phone."""
 
-import csv
-import json
 import re
 import subprocess
 import sys
@@ -22,14 +20,16 @@ TOOL = Path(__file__).parents[2] / "docs" / "site" / "page_screenshots.py"
 BROWSER = find_browser()
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="there is no Chromium to open pages with")
 UNSEEN = 3  # the column of the first metric, from 1
-NO_CHARTS = "window.Plotly = { react() {}, purge() {} };"
+NO_CHARTS = "window.Plotly = { newPlot() {} };"
+AT_RAINY = f"#board-{RAINY}"
 
 
 @pytest.fixture(scope="module")
 def index(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("browser")
-    board = build_board(*read_runs([toypage.write_runs(folder / "runs")]))
-    return write_page(board, folder / "board")
+    runs = toypage.write_runs(folder / "runs")
+    (runs / "synthetic_0" / "pictures" / "seen" / "00002_image.png").unlink()  # it is no picture
+    return write_page(build_board(*read_runs([runs])), folder / "board")
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def show(browser, index) -> Iterator:
     """
     contexts, complaints, requests = [], [], []
 
-    def show(state: str = f"#table={RAINY}", charts: bool = False, **options) -> "sync_api.Page":
+    def show(place: str = AT_RAINY, charts: bool = False, **options) -> "sync_api.Page":
         context = browser.new_context(**{"viewport": {"width": 1200, "height": 900}, **options})
         context.set_default_timeout(TIMEOUT)
         if not charts:
@@ -60,7 +60,7 @@ def show(browser, index) -> Iterator:
         page.on("console", lambda m: complaints.append(f"{m.type}: {m.text}"))
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.on("request", lambda request: requests.append(request.url))
-        page.goto(f"{index.as_uri()}{state}")
+        page.goto(f"{index.as_uri()}{place}")
         return page
 
     yield show
@@ -71,76 +71,64 @@ def show(browser, index) -> Iterator:
     assert not [url for url in requests if not url.startswith(("file:", "data:", "blob:"))]
 
 
-def column(page, number: int, table: str = RAINY) -> list[str]:
+def ranked_part(page, table: str = RAINY) -> "sync_api.Locator":
+    return page.locator(f"#board-{table} .part")
+
+
+def column(page, number: int) -> list[str]:
     """The values of a column as they are shown, without what is missing."""
-    cells = page.locator(f"#board-{table} tbody tr:visible > :nth-child({number})")
+    cells = ranked_part(page).locator(f"tbody tr:visible > :nth-child({number})")
     found = [cell.strip() for cell in cells.all_text_contents()]
     return [re.split(r"[ ?]", cell)[0] for cell in found if re.match(r"\d", cell)]
 
 
-def open_own(page, title: str) -> str:
-    """Open the table of all runs of a data set; returns its id."""
-    page.get_by_role("tab").first.click()
-    page.locator(".choose-table:visible").select_option(label=title)
-    return page.locator(".board:visible").get_attribute("data-table")
-
-
 def test_a_table_is_sorted_by_mouse_and_keyboard(show):
     page = show()
-    board = page.locator(f"#board-{RAINY}")
-    head = board.locator("thead th", has_text="unseen")
+    part = ranked_part(page)
+    head = part.locator("thead th", has_text="unseen")
     ranked = [float(value) for value in column(page, UNSEEN)]
     assert len(ranked) > 10 and ranked == sorted(ranked, reverse=True)
-    assert board.locator("thead th").first.get_attribute("aria-sort") == "ascending"
+    assert part.locator("thead th").first.get_attribute("aria-sort") == "ascending"
     head.locator("button").click()
     assert head.get_attribute("aria-sort") == "descending"  # of a metric, the best comes first
     assert [float(value) for value in column(page, UNSEEN)] == ranked
     head.locator("button").press("Enter")
     assert head.get_attribute("aria-sort") == "ascending"
     assert [float(value) for value in column(page, UNSEEN)] == ranked[::-1]
-    assert board.locator("thead th[aria-sort]").count() == 1
-    board.locator("thead th", has_text="seen by_domain").locator("button").click()
-    last = board.locator(f"tbody tr:last-child td:nth-child({UNSEEN + 2})").text_content()
+    assert part.locator("thead th[aria-sort]").count() == 1
+    part.locator("thead th", has_text="seen by_domain").locator("button").click()
+    last = part.locator(f"tbody tr:last-child td:nth-child({UNSEEN + 2})").text_content()
     assert last.strip() == "-"  # what is missing stays last
-    board.locator("thead th.method button").click()
-    names = board.locator("tbody .name").all_text_contents()
+    part.locator("thead th.method button").click()
+    names = part.locator("tbody .name").all_text_contents()
     assert names[0].split()[0] <= names[-1].split()[0]
 
 
 def test_rows_are_filtered(show):
     page = show()
-    board = page.locator(f"#board-{RAINY}")
-    rows, status = board.locator("tbody tr:visible"), board.locator("[role=status]")
+    part = ranked_part(page)
+    rows, status = part.locator("tbody tr:visible"), part.locator("[role=status]")
     total = rows.count()
     assert status.text_content() == f"{total} of {total} rows"
-    board.locator("input[type=search]").fill("silobn FedDrive")
+    part.locator("input[type=search]").fill("silobn FedDrive")
     assert 0 < rows.count() < total
     assert all("SiloBN" in text for text in rows.all_text_contents())
     assert status.text_content() == f"{rows.count()} of {total} rows"
-    board.locator("input[type=search]").fill("nothing of this name")
-    assert rows.count() == 0 and board.locator(".none").is_visible()
-    board.locator("input[type=search]").fill("")
-    board.locator("select[name=kind]").select_option("run")
-    assert rows.count() == 2 and board.locator("tbody .badge:visible").count() == 0
-    board.locator("select[name=algorithm]").select_option("FedProx")
-    assert rows.count() == 1 and "prox" in rows.first.text_content()
+    part.locator("input[type=search]").fill("nothing of this name")
+    assert rows.count() == 0 and status.text_content() == f"0 of {total} rows"
+    part.locator("input[type=search]").fill("")
+    part.locator("select[name=kind]").select_option("run")
+    assert rows.count() == 2 and part.locator("tbody .badge:visible").count() == 0
 
 
 def test_what_is_not_ranked_is_shown_on_demand(show):
-    page = show(f"#table={CIFAR}")
-    board = page.locator(f"#board-{CIFAR}")
-    rows, status = board.locator("tbody tr:visible"), board.locator("[role=status]")
-    heads = board.locator("thead th:visible")
-    before, columns = rows.count(), heads.count()
-    board.locator("input[name=further]").check()
-    assert rows.count() > before and heads.count() > columns
-    assert status.text_content() == f"{rows.count()} of {rows.count()} rows"
-    board.locator("input[type=search]").fill("SWA from round")
-    assert rows.count() > 0
-    board.locator("input[type=search]").fill("")
-    board.locator("input[name=further]").uncheck()
-    assert (rows.count(), heads.count()) == (before, columns)
-    assert status.text_content() == f"{before} of {before} rows"
+    page = show(f"#board-{CIFAR}")
+    also = page.locator(f"#board-{CIFAR} .also")
+    assert not also.locator("table").is_visible()
+    also.locator("summary").first.click()
+    assert also.locator("tbody tr:visible").count() > 3
+    assert also.locator("thead th", has_text="λ max").count() >= 1
+    assert "SWA from round" in also.text_content()
 
 
 def test_tabs_by_mouse_keyboard_and_link(show):
@@ -161,62 +149,49 @@ def test_tabs_by_mouse_keyboard_and_link(show):
     assert [place for place, value in enumerate(selected) if value == "true"] == [3]
     indices = [tab.get_attribute("tabindex") for tab in tabs.all()]
     assert indices == ["0" if place == 3 else "-1" for place in range(len(names))]
-    assert f"table={TARGET}" in page.url
     for key, place in (("End", last), ("ArrowRight", 0), ("ArrowLeft", last), ("Home", 0)):
         page.keyboard.press(key)
         assert tabs.nth(place).get_attribute("aria-selected") == "true"
-    tabs.nth(1).click()
-    page.locator(f"#board-{RAINY} input[name=row]").first.uncheck()
-    kept = page.locator(f"#board-{RAINY} input[name=row]:checked").get_attribute("value")
-    other = show("#" + page.url.partition("#")[2])
-    checked = other.locator(f"#board-{RAINY} input[name=row]:checked")
-    assert checked.count() == 1 and checked.get_attribute("value") == kept
-    other.goto(other.url.partition("#")[0] + "#table=nonsense&rows=x&metric=y&run=z")
-    assert other.locator(".board:visible").get_attribute("data-table").startswith("own-")
+    other = show("#board-nonsense")
+    assert other.get_by_role("tab").first.get_attribute("aria-selected") == "true"
+
+
+def test_another_table_is_chosen(show):
+    page = show()
+    choice = page.locator(".choose-table:visible")
+    assert choice.input_value() == f"board-{RAINY}"
+    choice.select_option(f"board-{RAINY}_paper")
+    assert page.locator(f"#board-{RAINY}_paper").is_visible()
+    assert not page.locator(f"#board-{RAINY}").is_visible()
 
 
 def test_your_runs_come_first_with_ranks_and_reasons(show):
     page = show("")
-    boards = page.locator(".board")
-    assert boards.first.is_visible() and "CIFAR-10" in boards.first.text_content()
-    open_own(page, "IDDA")
-    row = page.locator(".board:visible tbody tr", has_text=f"{RAINY}_fedavg")
+    titles = page.locator(".board:visible h2").all_text_contents()
+    assert titles == ["cifar10_a0", "idda_rainy", "idda_rainy, rendered images"]
+    row = page.locator(".board:visible tbody tr:visible", has_text=f"{RAINY}_fedavg").first
     link = row.get_by_role("link", name="rank 3 in IDDA rainy")
-    open_own(page, "IDDA, rendered images")
-    reasons = page.locator(".board:visible .why").first
+    reasons = page.locator(".board:visible .why").last
     assert not reasons.locator("li").first.is_visible()
     reasons.locator("summary").click()
     assert "synthetic data" in reasons.locator("li:visible").text_content()
-    open_own(page, "IDDA")
     link.click()
     assert page.locator(f"#board-{RAINY}").is_visible()
 
 
-def test_curves_and_scatters_are_drawn(show):
+def test_charts_are_drawn_when_they_are_seen(show):
     page = show(charts=True)
-    curves = page.locator("#curves .plot")
-    assert curves.locator(".scatterlayer .trace").count() == 3  # two lines, a shade of two seeds
+    plots = page.locator(f"#board-{RAINY} .plot")
+    plots.first.locator(".main-svg").first.wait_for()
+    curves, _, scatter = plots.all()
+    assert curves.locator(".scatterlayer .trace").count() == 4  # two lines, a band of two seeds
     assert "FedAvg ends at 50.50; FedProx ends at 48.00" in curves.get_attribute("aria-label")
-    page.locator("#curves summary").click()
-    cells = page.locator("#curves details tbody tr").first.locator("th, td").all_text_contents()
-    assert cells == ["800", "25.25", "24.00"]
-    page.locator("#curves-metric").select_option("training loss")
-    assert "training loss over rounds" in curves.get_attribute("aria-label")
-    page.locator("#curves-x").select_option("bytes")
-    assert "traffic (MiB)" in curves.text_content() and "against=bytes" in page.url
-    page.locator(f"#board-{RAINY} input[name=row]").nth(1).uncheck()
-    assert curves.locator(".scatterlayer .trace").count() == 2
-    page.locator(f"#board-{RAINY} input[name=row]").first.uncheck()
-    assert page.locator("#no-selection").is_visible() and not curves.is_visible()
-
-    scatter = page.locator("#scatter .plot")
     label = scatter.get_attribute("aria-label")
-    assert label.startswith("unseen against seen standard:") and "FedAvg at 59.50, 50.50" in label
-    assert "published rows and 2 runs" in label
+    assert label.startswith("unseen against seen standard: ") and "FedAvg at 59.50, 50.50" in label
     assert scatter.locator(".scatterlayer .trace").count() == 3  # published, and each of ours
-    page.locator("#scatter-y").select_option("seen")
-    assert scatter.get_attribute("aria-label").startswith("seen standard against seen standard")
-    assert "unseen against traffic" in page.locator("#traffic .plot").get_attribute("aria-label")
+    assert page.locator(f"#board-{CIFAR} .plot > *").count() == 0
+    page.get_by_role("tab", name=re.compile("^CIFAR-10 ")).click()
+    assert page.locator(f"#board-{CIFAR} .plot .main-svg").count() > 0
 
 
 PLACES = """() => [...document.querySelectorAll('.plot')].filter((one) => one.offsetParent)
@@ -228,18 +203,13 @@ PLACES = """() => [...document.querySelectorAll('.plot')].filter((one) => one.of
 })"""
 
 
-def test_charts_stay_in_their_places_after_switching_tabs(browser, tmp_path):
-    board = build_board(*read_runs([toypage.write_runs(tmp_path / "runs")]))
-    index = write_page(board, tmp_path / "board")
-    page = browser.new_page(viewport={"width": 1280, "height": 900})
-    page.set_default_timeout(TIMEOUT)
-    page.goto(index.as_uri())
+@pytest.mark.parametrize("width", [1400, 1200, 390])
+def test_charts_stay_in_their_places(show, width):
+    page = show("", charts=True, viewport={"width": width, "height": 900})
     seen = 0
-    for name in ("IDDA", "CIFAR-10", "Communication", "Your runs", "CIFAR-10", "IDDA"):
+    for name in ("IDDA", "CIFAR-10", "Communication", "Your runs", "IDDA"):
         page.get_by_role("tab", name=re.compile(f"^{name} ")).click()
-        if name == "Your runs":
-            open_own(page, "IDDA, rendered images")
-        assert page.evaluate("document.documentElement.scrollWidth") <= 1280
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
         charts = page.evaluate(PLACES)
         for (left, top, right, _), drawn, x_labels, y_labels in charts:
             assert drawn[:3] == pytest.approx([left, top, right], abs=1), name
@@ -250,67 +220,32 @@ def test_charts_stay_in_their_places_after_switching_tabs(browser, tmp_path):
                 apart = right <= other[0] + 1 or other[2] <= left + 1
                 assert apart or bottom <= other[1] + 1 or other[3] <= top + 1, name
         seen += len(charts)
-    page.close()
-    assert seen >= 15
+    assert seen >= 10
 
 
-def test_the_best_over_the_years(show):
-    page = show(f"#table={CIFAR}", charts=True)
-    years = page.locator("#years .plot")
-    assert years.get_attribute("aria-label").startswith("accuracy over the years: ")
-    assert {"2022", "2023", "2024", "2025"} <= set(years.locator(".xtick").all_text_contents())
-    line = years.locator(".scatterlayer .trace").first.locator("path.js-line")
-    assert line.count() == 1  # of the best published values
-    assert "best published" in years.text_content()
-
-
-def test_the_address_has_filters_order_and_axes(show):
-    page = show()
-    board = page.locator(f"#board-{RAINY}")
-    board.locator("input[type=search]").fill("silobn")
-    board.locator("select[name=algorithm]").select_option("FedAvg")
-    board.locator("thead th", has_text="seen standard").locator("button").click()
-    page.locator("#scatter-y").select_option("seen")
-    rows = board.locator("tbody tr:visible .name").all_text_contents()
-    other = show("#" + page.url.partition("#")[2])
-    board = other.locator(f"#board-{RAINY}")
-    assert board.locator("input[type=search]").input_value() == "silobn"
-    assert board.locator("select[name=algorithm]").input_value() == "FedAvg"
-    assert board.locator("tbody tr:visible .name").all_text_contents() == rows != []
-    assert other.locator("#scatter-y").input_value() == "seen"
-    other.goto(
-        f"{other.url.partition('#')[0]}#table={RAINY}&algorithm=nonsense&sort=x.y&scatter-x=z"
-    )
-    assert board.locator("select[name=algorithm]").input_value() == ""
-    assert other.locator("#scatter-x").input_value() == "seen"
-
-
-def test_the_shown_rows_as_csv(show):
-    page = show()
-    board = page.locator(f"#board-{RAINY}")
-    board.locator("input[type=search]").fill("prox")
-    with page.expect_download() as download:
-        board.get_by_role("button", name="CSV").click()
-    assert download.value.suggested_filename == f"{RAINY}.csv"
-    head, line = csv.reader(download.value.path().read_text().splitlines())
-    found = dict(zip(head, line, strict=True))
-    assert found["Method"] == "FedProx" and found["Source"] == "prox"
-    values = {name: value for name, value in found.items() if name.startswith("unseen")}
-    assert list(values.values()) == ["48.0", ""]
-
-
-def test_papers_and_configs_are_linked(show):
+def test_papers_and_runs_are_linked(show):
     page = show()
     links = page.locator(f"#board-{RAINY} tbody tr.published .source a")
     assert links.first.get_attribute("href") == "https://arxiv.org/abs/2202.13670"
     years = page.locator(f"#board-{RAINY} tbody tr.published").first.locator("td")
     assert "2022" in years.all_text_contents()
-    row = page.locator(f"#board-{RAINY} tbody tr", has_text="prox")
+    row = ranked_part(page).locator("tbody tr", has_text="prox")
     row.locator("summary").click()
-    assert not row.get_by_label("folder of FedProx, seed 0").count()  # it is not below the page's
-    row.get_by_label("config of FedProx, seed 0").click()
-    assert page.url.startswith("file:") and "page/configs/" in page.url
-    assert json.loads(page.locator("body").inner_text())["note"] == HOSTILE
+    assert "fedseg train idda_rainy --seed 0" in row.text_content()
+    row.get_by_label("results of FedProx, seed 0").click()
+    assert page.url.startswith("file:") and page.url.endswith("/runs/fedprox/results.json")
+
+
+def test_pictures_of_a_run(show):
+    page = show("")
+    board = page.locator(".board:visible", has_text="rendered images").last
+    row = board.locator(".part tbody tr", has_text="rendered")
+    row.locator("summary").first.click()
+    pictures = row.locator("img")
+    assert pictures.count() == 2
+    pictures.first.scroll_into_view_if_needed()
+    page.wait_for_function("document.querySelector('details[open] img').naturalWidth === 40")
+    assert pictures.first.get_attribute("alt") == "prediction: 00001_image of seen"
 
 
 # of what is visible: with every hidden table, which stand in the page as well, it takes minutes
@@ -329,7 +264,7 @@ FINDINGS = """async () => {
 def test_accessibility(show, scheme):
     """No serious finding of axe-core on the tabs with runs, nor on one without."""
     axe = pytest.importorskip("axe_playwright_python", reason="axe-core is not installed")
-    page = show(charts=True, color_scheme=scheme)
+    page = show("", charts=True, color_scheme=scheme)
     page.evaluate((Path(axe.__file__).parent / "axe.min.js").read_text(encoding="utf-8"))
     for tab in page.get_by_role("tab").all()[:5]:
         tab.click()
@@ -343,72 +278,24 @@ def test_accessibility(show, scheme):
         assert not serious, tab.text_content()
 
 
-def test_a_target_is_a_line(show):
-    page = show(f"#table={TARGET}", charts=True)
-    assert "target 59.9 %" in page.locator("#curves .plot").text_content()
-    assert page.locator("#scatter").is_hidden() and page.locator("#traffic").is_hidden()
-
-
-def test_maps_and_pictures_of_a_run(show):
-    page = show()
-    table = open_own(page, "IDDA, rendered images")
-    assert page.locator(f"#board-{table}").is_visible()
-    assert page.locator(f"#board-{table} .badge").count() == 0
-    page.locator("#one-run").select_option(label="FedAvg, seed 0")
-    rows = page.locator("#classes tbody tr")
-    assert rows.count() == 5  # four classes and their mean
-    road = rows.first.locator("th, td")
-    assert road.all_text_contents() == ["road", "91.3", "91.3"]
-    assert "rgb(" in road.nth(1).get_attribute("style")
-    assert rows.nth(2).locator("td").all_text_contents() == ["-", "-"]
-    assert rows.nth(3).locator("th").text_content() == HOSTILE
-    assert rows.last.locator("th, td").all_text_contents() == ["mIoU", "20.0", "29.0"]
-    pictures = page.locator("#pictures img")
-    assert pictures.count() == 2
-    pictures.first.scroll_into_view_if_needed()
-    page.wait_for_function("document.querySelector('#pictures img').naturalWidth === 40")
-    assert "Image 00001_image of seen" in pictures.first.get_attribute("alt")
-
-
-def test_corruptions_and_clients_of_a_run(show, index):
-    page = show(charts=True)
-    table = open_own(page, "CIFAR-10")
-    for box in page.locator(f"#board-{table} input[name=row]").all():
-        box.set_checked(box.locator("xpath=ancestor::tr", has_text="corrupted").count() > 0)
-    assert page.locator("#corruptions tbody th, #corruptions tbody td").all_text_contents() == [
-        *("frost", "30.0", "-", "9.5")
-    ]
-    clients = page.locator("#clients .plot")
-    assert clients.locator(".heatmaplayer image").count() == 1
-    assert HOSTILE in clients.text_content()
-    page.locator("#clients summary").click()
-    lines = page.locator("#clients details tbody tr").all_text_contents()
-    assert lines == ["510.015.020.0", "1030.040.050.0"]
-
-
 def test_untrusted_text_stays_text(show):
-    page = show(charts=True)
-    table = open_own(page, "IDDA, rendered images")
-    for box in page.locator(f"#board-{table} input[name=row]").all():
-        box.check()
-    page.locator("#one-run").select_option(label=f"{HOSTILE}, seed 0")
+    page = show("", charts=True)
+    assert HOSTILE in page.locator(".board:visible tbody").all_text_contents()[-1]
+    page.locator(".board:visible .plot .main-svg").first.wait_for()
     assert page.evaluate("window.hacked") is None
-    assert page.locator("main img, main b, main script").count() == 0
+    assert page.locator("main img[src=x], main b, main script:not([type])").count() == 0
 
 
 def test_dark_mode(show):
-    page = show(charts=True, color_scheme="light")
-    ground = "getComputedStyle(document.body).backgroundColor"
-    button = page.locator("#theme")
-    light = page.evaluate(ground)
-    assert button.get_attribute("aria-pressed") == "false"
-    button.click()
-    assert button.get_attribute("aria-pressed") == "true" and page.evaluate(ground) != light
-    ink = page.locator("#curves .xtitle").evaluate("one => getComputedStyle(one).fill")
-    assert ink == page.evaluate("getComputedStyle(document.body).color")
-    page.reload()
-    assert page.evaluate(ground) != light  # it is remembered
-    assert show(color_scheme="dark").evaluate(ground) == page.evaluate(ground)
+    """It follows the system's, charts included."""
+    grounds = {}
+    for scheme in ("light", "dark"):
+        page = show(charts=True, color_scheme=scheme)
+        grounds[scheme] = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        title = page.locator(f"#board-{RAINY} .xtitle").first
+        ink = title.evaluate("one => getComputedStyle(one).fill")
+        assert ink == page.evaluate("getComputedStyle(document.body).color")
+    assert grounds["light"] != grounds["dark"]
 
 
 def test_a_phone_scrolls_tables_and_not_the_page(show):
@@ -418,27 +305,26 @@ def test_a_phone_scrolls_tables_and_not_the_page(show):
         tabs.nth(number).click()
         assert page.evaluate("document.documentElement.scrollWidth") <= 360
     tabs.nth(1).click()
-    region = page.locator(f"#board-{RAINY} .scroll")
+    region = ranked_part(page).locator(".scroll")
     assert region.evaluate("one => one.scrollWidth > one.clientWidth")
     region.evaluate("one => { one.scrollLeft = 1000; }")
-    assert page.locator(f"#board-{RAINY} tbody th").first.bounding_box()["x"] >= 0
+    assert ranked_part(page).locator("tbody th").first.bounding_box()["x"] >= 0
 
 
 def test_the_keyboard_reaches_the_tables_first(show):
-    page = show(f"#table={CIFAR}")
+    page = show("")
     page.keyboard.press("Tab")
     link = page.locator(".skip")
     assert link.evaluate("one => one === document.activeElement")
     assert link.bounding_box()["x"] >= 0
     page.keyboard.press("Enter")
     assert page.evaluate("document.activeElement.id") == "tables"
-    assert f"table={CIFAR}" in page.url
     page.keyboard.press("Tab")
-    assert page.evaluate("document.activeElement.getAttribute('role')") == "tab"
+    assert page.evaluate("document.activeElement.getAttribute('role')") in ("tab", None)
 
 
 def test_tables_are_read_without_scripts(show):
-    page = show(java_script_enabled=False)
+    page = show("", java_script_enabled=False)
     assert page.locator(".board:visible").count() == page.locator(".board").count() > 3
     assert page.locator("[role=tab]:visible").count() == 0
     assert page.locator("noscript").is_visible()

@@ -125,7 +125,7 @@ def test_faults_of_the_file_are_named(folder, changes, words):
 
 
 def test_optional_fields_and_what_hooks_add(content, read):
-    results = read(content)
+    results = read(toyresults.changed(content, setting=None))
     assert (results.setting, results.methods, results.extras) == (None, None, {})
     of_config = {"setting": "idda_rainy", "methods": ["fedasam", "swa"]}
     added = toyresults.changed(content, **of_config, client_accuracy={"a": [1]})

@@ -29,7 +29,7 @@ def write_runs(root: Path) -> Path:
     Comparable: ``fedavg`` (two seeds), ``fedprox``, each in IDDA's rainy setting, and ``cifar``.
     Apart: ``synthetic`` (two seeds, with classes and pictures), ``hostile``, ``corrupted`` (with
     accuracy under corruptions and by client). Broken: ``damaged``, ``foreign``, ``newer``,
-    ``second``, ``stopped`` and ``cut``.
+    ``first`` and ``second``, ``stopped`` and ``cut``.
     """
     for seed in (0, 1):
         content = toyresults.results(RAINY, metrics(50.0 + seed), seed=seed, year=2023 + seed)
@@ -74,7 +74,8 @@ def _write_broken(root: Path) -> None:
     }.items():
         (root / name).mkdir()
         (root / name / "results.json").write_text(text)
-    toyresults.write(root / "second", good, changed_at=1)
+    for name in ("first", "second"):
+        toyresults.write(root / name, {**good, "experiment_sha256": "f" * 64})
     toyresults.write(root / "stopped", good | {"completed_rounds": 700, "seed": 5})
     (root / "cut").mkdir()
     (root / "cut" / "history.jsonl").write_text("{}")
@@ -84,7 +85,7 @@ BROKEN = {
     "damaged": "is not readable",
     "foreign": "is not a results.json of fedseg",
     "newer": "schema_version: must be 5, not 99",
-    "second": "is a second run",
+    "second": "none of them counts",
     "stopped": "the run is not finished, it has 700 of 1600 rounds",
     "cut": "the run is not finished, it has no results.json",
 }

@@ -10,7 +10,7 @@ from typing import Any
 from fedseg.config.arguments import read_model
 from fedseg.files import sha256
 from fedseg.leaderboard.benchmarks import DATASETS, Setting, settings
-from fedseg.leaderboard.comparable import Match, deciding_parts, matches
+from fedseg.leaderboard.comparable import ComparedRun, deciding_parts, find_reasons
 from fedseg.runs.schema import (
     OWN_DIGEST,
     RESULTS_SCHEMA_VERSION,
@@ -159,6 +159,7 @@ def results(
 def config_of(one: Setting, seed: int) -> dict[str, Any]:
     """The config of FedAvg in a setting."""
     config: dict[str, Any] = {
+        "setting": one.configs[0],
         "randomness": {"seed": seed},
         "algorithm": {"type": "FedAvg"},
         "optim_wrapper": {"type": "OptimWrapper", "optimizer": {"type": "SGD", "lr": 0.1}},
@@ -225,5 +226,6 @@ def parsed(content: Mapping[str, Any]) -> Results:
     return with_config(file, config, Path("config.json"))
 
 
-def match(id_: str, content: Mapping[str, Any]) -> Match:
-    return matches(parsed(content), [setting(id_)])[0]
+def reasons(id_: str, content: Mapping[str, Any]) -> list[str]:
+    """The reasons against comparing a content in a setting."""
+    return find_reasons(ComparedRun(parsed(content)), setting(id_))
