@@ -80,7 +80,9 @@ class RandomCrop(BatchTransform):
         size: PositiveInt | None = None,
         whole_batch: bool = False,
     ) -> None:
-        self.padding, self.size, self.whole_batch = padding, size, whole_batch
+        self.padding = padding
+        self.size = size
+        self.whole_batch = whole_batch
 
     def check(self, shape: Sequence[int], num_classes: int) -> tuple[int, int, int]:
         height, width, channels = shape

@@ -10,11 +10,15 @@ from fedseg.errors import DataError
 
 def check_exist(paths: Sequence[str], root: str | Path, fix: str) -> None:
     """Raise DataError with the first of the missing files; ``root`` names the data set."""
-    if missing := sorted(set(paths) - existing_files(paths)):
-        raise DataError(
-            f"{root}: {len(missing)} of {len(paths)} files are missing ({', '.join(missing[:5])}"
-            f"{', ...' * (len(missing) > 5)}): {fix}"
-        )
+    missing = sorted(set(paths) - existing_files(paths))
+    if not missing:
+        return
+    examples = missing[:5]
+    if len(missing) > len(examples):
+        examples.append("...")
+    raise DataError(
+        f"{root}: {len(missing)} of {len(paths)} files are missing ({', '.join(examples)}): {fix}"
+    )
 
 
 def existing_files(paths: Iterable[str]) -> set[str]:

@@ -38,8 +38,12 @@ class JoinedDataset(SegmentationDataset):
         self.data_root = data_root
         self.joined = {name: self._build(name, part) for name, part in parts.items()}
         first = next(iter(self.joined.values()))
-        self.classes, self.palette = first.classes, first.palette
-        self.users, self.domains, self.files, self.positions = [], [], [], []
+        self.classes = first.classes
+        self.palette = first.palette
+        self.users = []
+        self.domains = []
+        self.files = []
+        self.positions = []
         self._places: list[tuple[SegmentationDataset, int]] = []  # part and index of a sample
         for name, part in self.joined.items():
             if part.classes != self.classes:

@@ -133,7 +133,9 @@ def _read_row(
     where: str, row: Mapping[str, str | None], with_users: bool, num_classes: int
 ) -> Photo:
     """Check one row; ``where`` names it in messages."""
-    image, label, user = row.get("image_id"), row.get("class"), row.get("user_id")
+    image = row.get("image_id")
+    label = row.get("class")
+    user = row.get("user_id")
     if not IMAGE_ID.fullmatch(image or ""):
         raise DataError(
             f"{where}: image_id must be letters, digits, '-' and '_', not {image!r}: get the file "

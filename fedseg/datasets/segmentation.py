@@ -157,11 +157,11 @@ class SegmentationDataset(Dataset):
         if not wanted or not wanted <= {*known}:
             must = f"must be domains of the images ({', '.join(known)})"
             raise ConfigError(f"dataset.domains: {must}, not {sorted(wanted)}.")
-        kept = [n for n, domain in enumerate(self.domains) if domain in wanted]
-        self.files = [self.files[n] for n in kept]
-        self.users = [self.users[n] for n in kept]
-        self.domains = [self.domains[n] for n in kept]
-        self.positions = [self.positions[n] for n in kept]
+        images = [n for n, domain in enumerate(self.domains) if domain in wanted]
+        self.files = [self.files[n] for n in images]
+        self.users = [self.users[n] for n in images]
+        self.domains = [self.domains[n] for n in images]
+        self.positions = [self.positions[n] for n in images]
 
     def __len__(self) -> int:
         return len(self.files)
@@ -175,8 +175,8 @@ class SegmentationDataset(Dataset):
         known = self.known_classes(index)
         if known is not None:
             table = np.full(256, ERASED, np.uint8)
-            kept = [*known, IGNORE] if known else []  # void is a label too
-            table[kept] = kept
+            labels = [*known, IGNORE] if known else []  # void is a label too
+            table[labels] = labels
             label = cv2.LUT(label, table)
         if index >= self.unmirrored:
             image, label = cv2.flip(image, 1), cv2.flip(label, 1)

@@ -302,7 +302,9 @@ class RandomAreaCrop(A.DualTransform):
         for name, (low, high) in (("area", area), ("aspect", aspect)):
             if high < low:
                 raise ValueError(f"{name} must be (smallest, largest), not {(low, high)}")
-        self.size, self.area, self.aspect = tuple(size), tuple(area), tuple(aspect)
+        self.size = tuple(size)
+        self.area = tuple(area)
+        self.aspect = tuple(aspect)
         self.tries = tries
 
     def get_params_dependent_on_data(
