@@ -94,7 +94,7 @@ LOOPS = _child(
     _mmseg.LOOPS,
     {
         "engine.loop": ["FederatedTrainLoop"],
-        "evaluation.domains": ["FederatedValLoop", "FederatedTestLoop"],
+        "evaluation.loops": ["FederatedValLoop", "FederatedTestLoop"],
     },
 )
 HOOKS = _child(

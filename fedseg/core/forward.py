@@ -19,12 +19,13 @@ def prepare_batch(model: nn.Module, batch: Any, dtype: torch.dtype, training: bo
 
 
 def forward(model: nn.Module, batch: Any, mode: str) -> Any:
-    """Call a model by MMEngine's convention: a dict as keywords, a sequence as arguments."""
-    if isinstance(batch, Mapping):
-        return model(**batch, mode=mode)
-    if isinstance(batch, Sequence):
-        return model(*batch, mode=mode)
-    return model(batch, mode=mode)
+    """Call a model by MMEngine's convention, with the entries of a batch as keywords."""
+    if not isinstance(batch, Mapping):
+        raise ConfigError(
+            f"batch: must be a dict, not {type(batch).__name__}: let the data set return "
+            "dict(inputs=image, data_samples=labels)"
+        )
+    return model(**batch, mode=mode)
 
 
 def total_loss(losses: Tensor | Mapping[str, Tensor | Sequence[Tensor]]) -> Tensor:

@@ -30,7 +30,7 @@ from fedseg.curvature.directions import (
 from fedseg.curvature.run_data import TRAIN, RunData, Selection
 from fedseg.curvature.surface import BATCH, RUNNING, LossSurface, Point, Samples
 from fedseg.errors import ConfigError, DataError
-from fedseg.evaluation.domains import statistics_batches, statistics_of
+from fedseg.evaluation.statistics import statistics_batches, statistics_of
 from fedseg.files import own_folder, write_text
 from fedseg.runner.checkpoint import CHECKPOINTS, checkpoints, run_folder
 from fedseg.runner.work_dir import lock_work_dir

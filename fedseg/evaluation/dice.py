@@ -10,7 +10,7 @@ from pydantic import NonNegativeInt
 from torch import Tensor
 
 from fedseg.errors import ConfigError, DataError
-from fedseg.evaluation.metrics import PixelMetric, labels_of
+from fedseg.evaluation.metrics import PixelMetric
 from fedseg.registry import METRICS
 
 
@@ -72,11 +72,6 @@ class ForegroundDice(PixelMetric):
             )
         _, self._units = np.unique(np.asarray(cases), return_inverse=True)
 
-    def process_samples(
-        self, indices: Sequence[int], data: Any, predictions: Tensor, group: Any = None
-    ) -> None:
-        self.add(self.counted(labels_of(data), predictions, indices))
-
     def count(self, labels: Tensor, predictions: Tensor) -> Tensor:
         raise NotImplementedError("samples are counted by count_samples")
 
@@ -103,7 +98,7 @@ class ForegroundDice(PixelMetric):
         units = torch.from_numpy(self._units[np.asarray(indices)])
         return counts.index_add_(0, units, torch.stack(areas, dim=1).cpu())
 
-    def compute_metrics(self, results: list) -> dict[str, float]:
+    def compute_metrics(self) -> dict[str, float]:
         values = [value for value in self.per_class().values() if value is not None]
         if not values:
             raise DataError(

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import torch
 from mmengine.evaluator import BaseMetric
-from mmengine.structures import BaseDataElement
 from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 from torch import Tensor
 
@@ -15,20 +14,16 @@ from fedseg.checks import shown
 from fedseg.config.arguments import check_value
 from fedseg.core.seeds import generator_for, seed_for
 from fedseg.errors import ConfigError, DataError, MissingDataError
-from fedseg.evaluation.metrics import (
-    Accuracy,
-    ByCorruption,
-    CountingMetric,
-    Grouped,
-    PixelMetric,
-    labels_of,
-)
+from fedseg.evaluation.counting import ByCorruption, CountingMetric, Grouped
+from fedseg.evaluation.metrics import Accuracy, IoUMetric, PixelMetric
+from fedseg.evaluation.mmengine_metric import MMEngineMetric
 from fedseg.loaders.partitioned import balanced_batches, build_dataset, domains_of
 from fedseg.loaders.resident import resident_pipeline
 from fedseg.loaders.streaming import TIMEOUT, BatchLoader
 from fedseg.registry import EVALUATION_SETS, METRICS, build
 
 Groups = Mapping[Any, np.ndarray]  # name -> sample indices
+Metric = CountingMetric | MMEngineMetric
 
 
 def build_evaluation_set(
@@ -37,16 +32,19 @@ def build_evaluation_set(
     """One entry of ``val_dataloader`` or ``test_dataloader``; None if optional data are missing.
 
     Args:
-        name: the domain. config: its loader config. evaluator: config of the metrics.
-        kind: ``"val"`` or ``"test"``. like: a tensor of the model, for device and dtype.
+        name: the domain.
+        config: its loader config.
+        evaluator: config of the metrics.
+        kind: ``"val"`` or ``"test"``.
+        like: a tensor of the model, for device and dtype.
     """
     field, evaluator_field = f"{kind}_dataloader.{name}", f"{kind}_evaluator"
     config = {"type": "StreamingData", **config}
     if isinstance(evaluator, list | tuple):
-        places = {f"{evaluator_field}[{number}]": one for number, one in enumerate(evaluator)}
+        places = {f"{evaluator_field}[{n}]": config for n, config in enumerate(evaluator)}
     else:
         places = {evaluator_field: evaluator}
-    metrics = [build(METRICS, one, place, base=BaseMetric) for place, one in places.items()]
+    metrics = [_build_metric(config, place) for place, config in places.items()]
     injected = {"name": name, "field": field, "metrics": metrics, "like": like}
     try:
         return build(EVALUATION_SETS, config, field, injected)
@@ -56,12 +54,27 @@ def build_evaluation_set(
         raise
 
 
+def _build_metric(config: Any, field: str) -> CountingMetric | BaseMetric:
+    """Build a metric; ConfigError if it is of another kind."""
+    metric = build(METRICS, config, field)
+    if not isinstance(metric, CountingMetric | BaseMetric):
+        raise ConfigError(
+            f"{field}.type: must be a CountingMetric or MMEngine's BaseMetric, not "
+            f"{type(metric).__name__}"
+        )
+    return metric
+
+
 class EvaluationSet(ABC):
     """One domain's test images and its own metrics.
 
     Args:
-        name: the domain, for example ``"unseen"``. field: where its config stands, for messages.
-        like: a tensor of the model. batch_size: images in a batch, at most.
+        name: the domain, for example ``"unseen"``.
+        field: where its config stands, for messages.
+        metrics: its metrics, which have counted nothing yet.
+        like: a tensor of the model.
+        dataset: config of the data set.
+        batch_size: images in a batch, at most.
         final_only: evaluate only when training has ended.
         drop_last: leave out a last, smaller batch where batch statistics normalize, as FedDrive's
             released code does.
@@ -69,14 +82,16 @@ class EvaluationSet(ABC):
         held_out: of the training images only those that the partition holds out, by client.
 
     Attributes:
-        samples: indices of what is evaluated. clients: of ``held_out``, client -> its samples.
+        samples: indices of what is evaluated.
+        clients: of ``held_out``, client -> its samples.
+        domains: the domain of each sample; None: the data set does not say.
     """
 
     def __init__(
         self,
         name: str,
         field: str,
-        metrics: Sequence[Any],
+        metrics: Sequence[CountingMetric | BaseMetric],
         like: Tensor,
         *,
         dataset: Any,
@@ -86,26 +101,34 @@ class EvaluationSet(ABC):
         optional: bool = False,
         held_out: bool = False,
     ) -> None:
-        self.name, self.field = name, field
-        self.metrics = self._ungrouped = metrics
+        self.name = name
+        self.field = field
         self.like = like
         self.dataset = build_dataset(dataset, f"{field}.dataset")
         if not len(self.dataset):
             raise ConfigError(f"{field}.dataset: is empty")
-        self.batch_size, self.final_only, self.drop_last = batch_size, final_only, drop_last
-        for metric in metrics:
-            metric.dataset_meta = getattr(self.dataset, "metainfo", None)
-            if isinstance(metric, CountingMetric) and len(metric.classes) == 1:
-                raise ConfigError(
-                    f"{field}.dataset: has the single class {metric.classes[0]!r}, which every "
-                    f"model predicts correctly: {type(metric).__name__} needs at least two"
-                )
-            if isinstance(metric, CountingMetric):
-                metric.prepare(self.dataset)
+        self.batch_size = batch_size
+        self.final_only = final_only
+        self.drop_last = drop_last
+        self.held_out = held_out
+        self.clients: Groups = {}
         self.domains: list[str] | None = domains_of(self.dataset)
-        self.held_out, self.clients = held_out, {}
         self.samples = np.arange(len(self.dataset))
-        self._shared = False  # whether other processes have counted a part
+        self._ungrouped = [self._prepared(metric) for metric in metrics]
+        self.metrics: list[Metric] = self._ungrouped
+
+    def _prepared(self, metric: CountingMetric | BaseMetric) -> Metric:
+        """A metric that knows the data set."""
+        metric.dataset_meta = getattr(self.dataset, "metainfo", None)
+        if isinstance(metric, BaseMetric):
+            return MMEngineMetric(metric, len(self.dataset))
+        if len(metric.classes) == 1:
+            raise ConfigError(
+                f"{self.field}.dataset: has the single class {metric.classes[0]!r}, which every "
+                f"model predicts correctly: {type(metric).__name__} needs at least two"
+            )
+        metric.prepare(self.dataset)
+        return metric
 
     def hold_out(self, clients: Mapping[str, np.ndarray]) -> None:
         """Evaluate these samples, and count them by client."""
@@ -125,21 +148,22 @@ class EvaluationSet(ABC):
 
     def counts_pixels(self) -> bool:
         """True if it :meth:`counts`, and a metric is of label maps."""
-        return self.counts() and any(isinstance(one, PixelMetric) for one in self._ungrouped)
+        of_maps = [isinstance(metric, PixelMetric) for metric in self._ungrouped]
+        return self.counts() and any(of_maps)
 
     def count_by(self, groups: Groups) -> None:
         """Count anew, for each of these groups too; none: for all samples together."""
         for metric in self._ungrouped:
-            if isinstance(metric, CountingMetric):
-                metric.reset()  # a group's counts may be in it
-            elif groups:
+            metric.reset()  # a group's counts may be in it
+            if groups and not isinstance(metric, CountingMetric):
                 raise ConfigError(
-                    f"{self.field}: {type(metric).__name__} does not count by client or domain: "
-                    "use Accuracy, IoUMetric or another CountingMetric"
+                    f"{self.field}: {type(metric.metric).__name__} does not count by client or "
+                    "domain: use Accuracy, IoUMetric or another CountingMetric"
                 )
         self.metrics = self._ungrouped
         if groups:
-            self.metrics = [Grouped(one, groups, len(self.dataset)) for one in self._ungrouped]
+            size = len(self.dataset)
+            self.metrics = [Grouped(metric, groups, size) for metric in self._ungrouped]
 
     def groups(self) -> dict[str, np.ndarray]:
         """Sample indices of each value of the data set's ``domains``, or of each client."""
@@ -165,71 +189,64 @@ class EvaluationSet(ABC):
     def batches(self, plan: list[list[int]], pin_memory: bool) -> Iterator[tuple[list[int], Any]]:
         """(sample indices, batch) of every batch of a plan."""
 
-    def process(self, indices: list[int], data: Any, predictions: Any, group: Any = None) -> None:
+    def process(
+        self,
+        indices: list[int],
+        batch: Mapping[str, Any],
+        predictions: Any,
+        group: Any = None,
+    ) -> None:
         """Count one batch of predictions: for the group, or each sample for the one it is in."""
         for metric in self.metrics:
-            if isinstance(metric, CountingMetric):
-                metric.process_samples(indices, data, predictions, group)
-            else:  # by position, as MMEngine: their names differ
-                metric.process(data, _as_evaluator(metric, data, predictions))
+            metric.process(indices, batch, predictions, group)
 
     def take(self) -> list[Any]:
         """The metrics' counts so far; they start anew."""
-        taken = [m.counts if isinstance(m, CountingMetric) else m.results for m in self.metrics]
-        for metric in self.metrics:
-            metric.results = []
-            if isinstance(metric, CountingMetric):
-                metric.reset()
-        return taken
+        return [metric.take() for metric in self.metrics]
 
     def add(self, taken: list[Any]) -> None:
         """Go on from what :meth:`take` gave in another process."""
-        self._shared = True
         for metric, counts in zip(self.metrics, taken, strict=True):
-            if isinstance(metric, CountingMetric):
+            if counts is not None:
                 metric.add(counts)
-            else:
-                metric.results += counts
 
     def score(self) -> dict[str, float]:
         """The metrics over everything that was processed, as plain floats; starts anew."""
         scores: dict[str, float] = {}
-        shared, self._shared = self._shared, False
         for metric in self.metrics:
-            name = type(metric).__name__
-            if shared and not isinstance(metric, CountingMetric) and not metric.results:
-                raise ConfigError(
-                    f"{name}: keeps its counts neither in counts (CountingMetric) nor in results "
-                    "(BaseMetric), so that workers cannot share an evaluation"
-                )
+            name = _class_name(metric)
             try:
-                values = metric.evaluate(len(self.dataset))
+                values = metric.evaluate()
             except DataError as error:
                 raise DataError(f"{self.field}.dataset: {error}") from error
             check_value(f"{self.field}: {name}: its metrics", values, Mapping[str, Any])
             for key, value in values.items():
-                value = value.tolist() if hasattr(value, "tolist") else value
-                if not isinstance(value, float | int | None) or isinstance(value, bool):
-                    raise ConfigError(
-                        f"{self.field}: {name} gives {shown(value)} as {key!r}: give a number"
-                    )
-                value = float(value) if isinstance(value, int) else value
-                # as text: NaN is equal to itself, and an array has no truth value
-                if key in scores and repr(scores[key]) != repr(value):
+                number = self._number(name, key, value)
+                # as text: NaN is equal to itself
+                if key in scores and repr(scores[key]) != repr(number):
                     raise ConfigError(
                         f"{self.field}: {name} gives {key!r}, and so does a metric before it, with "
-                        f"another value ({shown(value)}, {shown(scores[key])}): give one of them a "
-                        "prefix"
+                        f"another value ({number!r}, {scores[key]!r}): give one of them a prefix"
                     )
-                scores[key] = value
+                scores[key] = number
         return scores
+
+    def _number(self, name: str, key: str, value: Any) -> float | None:
+        """A value of a metric as a plain number; ConfigError if it is none."""
+        value = value.tolist() if hasattr(value, "tolist") else value
+        if not isinstance(value, float | int | None) or isinstance(value, bool):
+            raise ConfigError(
+                f"{self.field}: {name} gives {shown(value)} as {key!r}: give a number"
+            )
+        return float(value) if isinstance(value, int) else value
 
     def table(self) -> dict[str, dict[str, Any]]:
         """Of metrics by client or domain, the values of each of them, with images and classes."""
         table: dict[str, dict[str, Any]] = {}
         for metric in self.metrics:
-            for group, values in getattr(metric, "table", {}).items():
-                table.setdefault(str(group), {}).update(values | metric.costs().get(group, {}))
+            if isinstance(metric, Grouped):
+                for group, values in metric.table.items():
+                    table.setdefault(str(group), {}).update(values)
         return table
 
     def details(self) -> dict[str, dict[str, Any]]:
@@ -240,16 +257,21 @@ class EvaluationSet(ABC):
                 details.setdefault(metric.prefix or "", {}).update(metric.details())
         return details
 
+    def confusion(self) -> dict[str, Any] | None:
+        """Classes and pixels of a confusion matrix, if a metric has one (ask after ``details``)."""
+        confusion = None
+        for metric in self._ungrouped:
+            if isinstance(metric, IoUMetric):
+                pixels = metric.confusion.tolist()
+                confusion = {"classes": list(metric.classes), "pixels": pixels}
+        return confusion
 
-def _as_evaluator(metric: BaseMetric, data: Any, predictions: Any) -> Any:
-    """Predictions as MMEngine's Evaluator passes them on, and a tensor as MMSegmentation's do."""
-    if isinstance(predictions, list | tuple):
-        return [p.to_dict() if isinstance(p, BaseDataElement) else p for p in predictions]
-    of_mmseg = any(kind.__module__.startswith("mmseg.") for kind in type(metric).__mro__)
-    if not of_mmseg or not isinstance(predictions, Tensor):
-        return predictions
-    pairs = zip(predictions, labels_of(data), strict=True)
-    return [{"pred_sem_seg": {"data": p}, "gt_sem_seg": {"data": label}} for p, label in pairs]
+
+def _class_name(metric: Metric) -> str:
+    """The name of a metric's class, for messages."""
+    if isinstance(metric, MMEngineMetric | Grouped):
+        metric = metric.metric
+    return type(metric).__name__
 
 
 @EVALUATION_SETS.register_module(name="StreamingData")

@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from fedseg.config.components import MODEL_KEYS
 from fedseg.datasets.images import read_image
 from fedseg.errors import ConfigError, DataError, UserError
-from fedseg.evaluation.domains import DomainEvaluator, load_model
+from fedseg.evaluation.models import ClientModels
+from fedseg.evaluation.tasks import load_model
 from fedseg.files import atomic_writer, write_text
 from fedseg.inference.predictor import RESIZES, Predictor
 from fedseg.models.preprocessor import ImagePreprocessor
@@ -62,7 +63,7 @@ def export(predictor: Predictor, kind: str, out: Path, size: tuple[int, int] | N
         raise ConfigError(f"format: {kind!r} is unknown: use one of {', '.join(FORMATS)}")
     runner = predictor.runner
     if predictor.by_batch:
-        trained = DomainEvaluator(runner, []).trained(predictor.w, predictor.buffers)
+        trained = ClientModels(runner, predictor.w, predictor.buffers).trained()
         raise ConfigError(
             "domain: is missing: BatchNorm's statistics stay with the clients of this run: "
             f"choose a domain or client, such as {[*trained, 'a client'][0]}"

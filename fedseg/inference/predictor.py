@@ -26,8 +26,9 @@ from fedseg.datasets.photos import PIPELINES, PhotoDataset
 from fedseg.datasets.segmentation import SegmentationDataset
 from fedseg.datasets.transforms import Pipeline
 from fedseg.errors import ConfigError, DataError, printable
-from fedseg.evaluation.domains import DomainEvaluator, layers_by_batch, load_model
+from fedseg.evaluation.models import ClientModels
 from fedseg.evaluation.sets import EvaluationSet, build_evaluation_set
+from fedseg.evaluation.tasks import layers_by_batch, load_model
 from fedseg.files import own_path
 from fedseg.loaders.partitioned import balanced_batches
 from fedseg.registry import DATASETS, build, find_class
@@ -360,15 +361,15 @@ def _predictor(
         raise ConfigError(
             f"{folder}: the run has no test_dataloader, which defines how images are preprocessed"
         )
-    evaluator = DomainEvaluator(runner, [])
     w, buffers = runner.evaluated_model()
+    models = ClientModels(runner, w, buffers)
     by_batch: Mapping[str, nn.Module] = {}
     has_means = False
     if domain is not None:
-        w, buffers = evaluator.model_of(domain, w, buffers)
+        w, buffers = models.of_domain(domain)
     else:
         by_batch = layers_by_batch(runner)
-        mean = evaluator.mean_model(w, buffers)
+        mean = models.mean()
         if mean is not None:
             (w, buffers), has_means = mean, True
     return Predictor(

@@ -20,7 +20,7 @@ from fedseg.core.client_data import Job
 from fedseg.core.messages import Message, Task
 from fedseg.engine.executor import Executor, block_size
 from fedseg.errors import LoaderKilled, UserError, WorkersLost
-from fedseg.evaluation.domains import EvalTask
+from fedseg.evaluation.tasks import EvalTask
 from fedseg.parallel.ray_start import import_ray, start_ray
 from fedseg.parallel.worker import Report, Worker, assign, cut
 from fedseg.registry import EXECUTORS

@@ -35,7 +35,7 @@ from fedseg.errors import (
     is_system_error,
     system_message,
 )
-from fedseg.evaluation.domains import EvalTask
+from fedseg.evaluation.tasks import EvalTask
 from fedseg.loaders.workers import SIGNALS
 from fedseg.memory import map_tensors
 from fedseg.parallel.ray_start import serialize_tensors

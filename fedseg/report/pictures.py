@@ -25,7 +25,8 @@ from fedseg.report.drawing import new_figure, save_figure
 from fedseg.runs.run_files import read_run
 
 if TYPE_CHECKING:
-    from fedseg.evaluation.domains import DomainEvaluator, FederatedValLoop
+    from fedseg.evaluation.domains import DomainEvaluator
+    from fedseg.evaluation.loops import FederatedValLoop
     from fedseg.evaluation.sets import EvaluationSet
 
 PANEL_WIDTH = 5.3  # inches
@@ -67,8 +68,8 @@ def image_miou(truth: np.ndarray, prediction: np.ndarray, ignore_index: int = 25
     largest = int(max(truth.max(), prediction.max()))
     metric = IoUMetric(max(256, largest + 1), ignore_index)
     labels, predicted = (torch.from_numpy(a[None].copy()) for a in (truth, prediction))
-    metric.process({"data_samples": labels}, predicted)
-    return metric.evaluate(1)["mIoU"]
+    metric.process([0], {"data_samples": labels}, predicted)
+    return metric.evaluate()["mIoU"]
 
 
 def draw_example(example: Example, classes: Classes) -> Figure:
@@ -238,9 +239,7 @@ def _is_segmentation(test: "EvaluationSet") -> bool:
 
 def _sample(dataset: Any, index: int) -> tuple[Any, Any]:
     item = dataset[index]
-    if isinstance(item, dict):
-        return item.get("inputs"), item.get("data_samples")
-    return item[0], item[1]
+    return item.get("inputs"), item.get("data_samples")
 
 
 def _example(test: "EvaluationSet", index: int, prediction: np.ndarray) -> Example:

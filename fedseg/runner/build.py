@@ -54,7 +54,7 @@ from fedseg.core.seeds import seed_for
 from fedseg.datasets.arrays import is_rendered
 from fedseg.engine.trainer import ClientTrainer
 from fedseg.errors import ConfigError, DataError, lacks_memory
-from fedseg.evaluation.domains import FederatedValLoop
+from fedseg.evaluation.loops import FederatedValLoop
 from fedseg.evaluation.sets import EvaluationSet
 from fedseg.hooks.averaging import ModelAverage
 from fedseg.memory import find_fault

@@ -25,7 +25,8 @@ from fedseg.core.local_state import LocalState
 from fedseg.core.server import Server
 from fedseg.engine.executor import Executor
 from fedseg.engine.loop import FederatedTrainLoop
-from fedseg.evaluation.domains import FederatedValLoop, statistics_batches, statistics_of
+from fedseg.evaluation.loops import FederatedValLoop
+from fedseg.evaluation.statistics import statistics_batches, statistics_of
 from fedseg.files import make_folder, own_path, remove_temporaries
 from fedseg.hooks.averaging import ModelAverage
 from fedseg.memory import threads

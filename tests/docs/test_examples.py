@@ -347,8 +347,8 @@ def test_weighted_iou(own, small, tmp_path):
     metric = METRICS.build(dict(type="WeightedIoU"))
     metric.dataset_meta = {"classes": ("a", "b", "c")}
     labels = torch.tensor([[0, 0, 0, 1, 255]])
-    metric.process({"data_samples": labels}, torch.tensor([[0, 0, 1, 1, 2]]))
-    metrics = metric.evaluate(1)
+    metric.process([0], {"data_samples": labels}, torch.tensor([[0, 0, 1, 1, 2]]))
+    metrics = metric.evaluate()
     assert metrics["fwIoU"] == pytest.approx(100 * (3 * 2 / 3 + 1 * 1 / 2) / 4)
     assert metrics["mIoU"] == pytest.approx(100 * (2 / 3 + 1 / 2) / 2)
 

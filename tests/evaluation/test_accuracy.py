@@ -14,16 +14,16 @@ def test_ids_and_logits_agree():
     for predictions in (logits, logits.argmax(1)):
         metric = Accuracy()
         for part in (slice(0, 4), slice(4, 7)):
-            metric.process({"data_samples": labels[part]}, predictions[part])
-        assert metric.evaluate(7) == {"accuracy": 100 * 5 / 7}
+            metric.process([], {"data_samples": labels[part]}, predictions[part])
+        assert metric.evaluate() == {"accuracy": 100 * 5 / 7}
         assert metric.counts.sum(dim=1).tolist() == [5, 7]
 
 
 def test_bad_use():
     with pytest.raises(DataError, match="Accuracy"):
-        Accuracy().evaluate(0)
+        Accuracy().evaluate()
     with pytest.raises(DataError, match="shape"):
-        Accuracy().process({"data_samples": torch.tensor([0, 1])}, torch.tensor([0]))
+        Accuracy().process([], {"data_samples": torch.tensor([0, 1])}, torch.tensor([0]))
 
 
 def test_labels_that_are_no_classes():
@@ -31,7 +31,7 @@ def test_labels_that_are_no_classes():
         metric = Accuracy()
         metric.dataset_meta = {"classes": ("a", "b")}
         with pytest.raises(DataError, match="Accuracy: labels"):
-            metric.process({"data_samples": torch.tensor(labels)}, torch.tensor([0, 1]))
+            metric.process([], {"data_samples": torch.tensor(labels)}, torch.tensor([0, 1]))
 
 
 def test_labels_of_any_integer_dtype():
@@ -39,16 +39,10 @@ def test_labels_of_any_integer_dtype():
         metric = Accuracy()
         metric.dataset_meta = {"classes": tuple(map(str, range(200)))}
         labels = torch.tensor([150, 3]).to(dtype)
-        metric.process({"data_samples": labels}, torch.tensor([150, 4]))
+        metric.process([], {"data_samples": labels}, torch.tensor([150, 4]))
         assert metric.per_class()["150"] == 100 and metric.per_class()["3"] == 0
     with pytest.raises(DataError, match="Accuracy: labels must be class ids"):
-        Accuracy().process({"data_samples": torch.zeros(2)}, torch.tensor([0, 0]))
-
-
-def test_a_batch_may_be_a_sequence():
-    metric = Accuracy()
-    metric.process((torch.zeros(2, 3), torch.tensor([0, 1])), torch.tensor([0, 0]))
-    assert metric.evaluate(2) == {"accuracy": 50.0}
+        Accuracy().process([], {"data_samples": torch.zeros(2)}, torch.tensor([0, 0]))
 
 
 def test_by_class():
@@ -58,12 +52,12 @@ def test_by_class():
     labels = torch.tensor([0, 1, 2, 1, 0, 2, 2])
     predictions = torch.tensor([0, 1, 1, 1, 2, 2, 3])
     for part in (slice(0, 3), slice(3, 4), slice(4, 7)):
-        metric.process({"data_samples": labels[part]}, predictions[part])
+        metric.process([], {"data_samples": labels[part]}, predictions[part])
     # class d is predicted once and has no image
     assert metric.per_class() == {"a": 50.0, "b": 100.0, "c": 100 / 3, "d": None}
-    assert metric.evaluate(7) == {"accuracy": 100 * 4 / 7}
+    assert metric.evaluate() == {"accuracy": 100 * 4 / 7}
     assert metric.per_class()["c"] == 100 / 3, "still readable"
-    metric.process({"data_samples": labels[:2]}, predictions[:2])
+    metric.process([], {"data_samples": labels[:2]}, predictions[:2])
     assert metric.per_class() == {"a": 100.0, "b": 100.0, "c": None, "d": None}, "starts anew"
 
 
@@ -71,9 +65,9 @@ def test_without_class_names_there_is_the_whole_only():
     for meta in (None, {}, {"classes": None}, {"classes": ()}):
         metric = Accuracy()
         metric.dataset_meta = meta
-        metric.process({"data_samples": torch.tensor([0, 7])}, torch.tensor([0, 1]))
+        metric.process([], {"data_samples": torch.tensor([0, 7])}, torch.tensor([0, 1]))
         assert metric.per_class() == {}
-        assert metric.evaluate(2) == {"accuracy": 50.0}
+        assert metric.evaluate() == {"accuracy": 50.0}
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])

@@ -332,22 +332,6 @@ def test_label_maps_are_counted_by_domain(tmp_path, metric, spread, counted):
 VIEWS_OF_SEEN = ("by_domain", "personal", "fine_tuned")
 
 
-def test_what_a_client_costs_a_class(tmp_path):
-    runner = toyseg.train(segmentation(tmp_path, personal=None, averaging=None))
-    test = next(test for test in runner.val_loop.sets if test.clients)
-    runner.val_loop.domains.run(runner.server.w, runner.server.buffers, None, [test])
-    (metric,) = test.metrics
-    counts, table = metric.counts.double(), test.table()
-    for number, client in enumerate(test.clients):
-        everyone, without = (
-            100 * c.diag() / (c.sum(0) + c.sum(1) - c.diag())
-            for c in (counts.sum(0), counts.sum(0) - counts[number])
-        )
-        assert list(table[client]["IoU_cost"].values()) == pytest.approx(
-            (without - everyone).tolist()
-        )
-
-
 def test_a_view_without_images_of_clients_is_told(tmp_path):
     mixed = {"type": "HomogeneousPartition", "num_clients": 3, "_delete_": True}
     unnamed = {"type": "Unnamed"}

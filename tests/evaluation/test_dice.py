@@ -9,7 +9,7 @@ import toyseg
 
 from fedseg.errors import ConfigError, DataError
 from fedseg.evaluation import ForegroundDice
-from fedseg.evaluation.metrics import Grouped
+from fedseg.evaluation.counting import Grouped
 from fedseg.leaderboard.verify import verify
 
 FUNDUS = {"disc": [1, 2], "cup": [2]}
@@ -43,7 +43,7 @@ def metric(data, **options):
 
 def process(made, data, indices):
     labels, guess = (torch.from_numpy(side[indices]) for side in (data.truth, data.guess))
-    made.process_samples(indices, {"data_samples": labels}, guess)
+    made.process(indices, {"data_samples": labels}, guess)
 
 
 def by_definition(data, units):
@@ -74,7 +74,7 @@ def test_against_the_definition_in_any_order_of_batches(by):
         if other.counts is not None:
             made.add(other.counts)  # as of another worker
         assert made.details()["fgDice_by_class"] == pytest.approx(expected, rel=1e-12)
-        values.append(made.evaluate(12))
+        values.append(made.evaluate())
     assert values[0] == values[1] == values[2]
     assert values[0]["fgDice"] == pytest.approx(np.mean(list(expected.values())), rel=1e-12)
 
@@ -85,12 +85,12 @@ def test_groups_are_means_of_their_images():
     for indices in (np.arange(4), np.arange(4, 9), np.arange(9, 12)):
         process(whole, data, indices)
         process(grouped, data, indices)
-    values = grouped.evaluate(12)
-    assert values["fgDice"] == whole.evaluate(12)["fgDice"]
+    values = grouped.evaluate()
+    assert values["fgDice"] == whole.evaluate()["fgDice"]
     for group, indices in groups.items():
         part = metric(data)
         process(part, data, indices)
-        assert grouped.table[group]["fgDice"] == part.evaluate(6)["fgDice"]
+        assert grouped.table[group]["fgDice"] == part.evaluate()["fgDice"]
 
 
 def test_mistakes_are_named():
@@ -98,7 +98,7 @@ def test_mistakes_are_named():
     with pytest.raises(DataError, match="no image has a pixel of the classes"):
         empty = metric(data)
         process(empty, data, np.array([1, 5]))
-        empty.evaluate(2)
+        empty.evaluate()
     for classes, message in (({}, r"dict\(lesion=\[1\]\), not \{\}"), ({"a": []}, "not")):
         with pytest.raises(ConfigError, match=rf"val_evaluator\.classes: must .*{message}"):
             ForegroundDice(classes)

@@ -5,7 +5,7 @@ import toyseg
 
 from fedseg.batchnorm import batchnorm_layers
 from fedseg.evaluation.clients import fine_tune
-from fedseg.evaluation.domains import statistics_batches, statistics_of
+from fedseg.evaluation.statistics import statistics_batches, statistics_of
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ def metric(**kwargs):
 
 
 def run(metric, truth, prediction):
-    metric.process({"data_samples": torch.as_tensor(truth)}, torch.as_tensor(prediction))
+    metric.process([], {"data_samples": torch.as_tensor(truth)}, torch.as_tensor(prediction))
 
 
 def test_against_a_count_pixel_by_pixel():
@@ -33,7 +33,7 @@ def test_against_a_count_pixel_by_pixel():
     m = metric()
     for part in (slice(0, 2), slice(2, 5)):
         run(m, truth[part], prediction[part])
-    metrics = m.evaluate(5)
+    metrics = m.evaluate()
 
     pairs = [(t, p) for t, p in zip(truth.flat, prediction.flat, strict=True) if t != 255]
     for t in range(4):
@@ -55,7 +55,7 @@ def test_absent_classes_are_left_out_but_wrong_predictions_count():
     """Truth has road and car only; one road pixel is taken for a bus."""
     m = metric()
     run(m, [[0, 0, 0, 1, 255]], [[0, 0, 3, 1, 2]])
-    metrics = m.evaluate(1)
+    metrics = m.evaluate()
     assert m.per_class() == {"road": pytest.approx(200 / 3), "car": 100.0, "sky": None, "bus": None}
     assert metrics["mIoU"] == pytest.approx((200 / 3 + 100) / 2)
     assert metrics["aAcc"] == 75.0
@@ -76,10 +76,10 @@ def test_sums_are_exact_beyond_float32():
 def test_reset_and_a_second_evaluation_start_from_zero():
     m = metric()
     run(m, [[0, 1]], [[0, 0]])
-    first = m.evaluate(1)
-    assert m.evaluate(1) == first  # still readable
+    first = m.evaluate()
+    assert m.evaluate() == first  # still readable
     run(m, [[2, 2]], [[2, 2]])
-    assert m.evaluate(1)["mIoU"] == 100.0
+    assert m.evaluate()["mIoU"] == 100.0
     m.reset()
     assert int(m.confusion.sum()) == 0
 
@@ -97,11 +97,11 @@ def test_ids_out_of_range_or_of_another_size():
 
 def test_nothing_counted():
     with pytest.raises(DataError, match="IoUMetric"):
-        metric().evaluate(0)
+        metric().evaluate()
     m = metric()
     run(m, [[255]], [[0]])
     with pytest.raises(DataError, match="IoUMetric"):
-        m.evaluate(1)
+        m.evaluate()
 
 
 def test_number_of_classes():
@@ -145,10 +145,10 @@ def test_dice_and_boundary_iou_against_their_definitions(width):
     for one, name, values in zip(meters, ("BIoU", "Dice"), (expected, dice), strict=True):
         assert one.details()[name] == pytest.approx(values) and values["bus"] is None
         mean = np.mean([value for value in values.values() if value is not None])
-        assert one.evaluate(2) == {f"m{name}": pytest.approx(mean)} and 10 < mean < 90
+        assert one.evaluate() == {f"m{name}": pytest.approx(mean)} and 10 < mean < 90
         one.reset()
         run(one, truth, np.where(known, truth, 0))  # what is predicted for ignored pixels is free
-        assert one.evaluate(1) == {f"m{name}": 100.0}
+        assert one.evaluate() == {f"m{name}": 100.0}
 
 
 def test_dice_and_boundary_iou_by_domain_and_client(tmp_path):

@@ -59,7 +59,7 @@ class OutsideData(torch.utils.data.Dataset):
         return len(self.x)
 
     def __getitem__(self, index):
-        return self.x[index], self.y[index]
+        return {"x": self.x[index], "y": self.y[index]}
 
 
 @PARTITIONS.register_module()

@@ -359,7 +359,7 @@ def test_the_last_of_fewer_rounds_is_evaluated(run, monkeypatch):
     assert "metrics" not in toyseg.history(run)[7] and checkpoint_path(folder, 8).is_file()
     fewer = toyseg.merge(longer, {"train_cfg": {"max_rounds": 8}})
     with monkeypatch.context() as patched:  # a kill within the evaluation
-        patched.setattr("fedseg.evaluation.domains.FederatedValLoop.run", lambda *_: 1 / 0)
+        patched.setattr("fedseg.evaluation.loops.FederatedValLoop.run", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             toyseg.train(fewer, resume=True)
     toyseg.train(fewer, resume=True)

@@ -148,7 +148,7 @@ def test_classification_has_curves_but_no_overlays(tested, small_run, tmp_path):
             return 4
 
         def __getitem__(self, index):
-            return torch.zeros(3, 8, 8), torch.tensor(index)
+            return {"inputs": torch.zeros(3, 8, 8), "data_samples": torch.tensor(index)}
 
     runner, _ = tested
     evaluator = runner.test_loop.domains

@@ -17,7 +17,7 @@ from fedseg.curvature.landscape import Spec, compute_landscape
 from fedseg.curvature.run_data import Selection, open_run
 from fedseg.curvature.surface import LossSurface, Point
 from fedseg.errors import ConfigError
-from fedseg.evaluation.domains import statistics_batches, statistics_of
+from fedseg.evaluation.statistics import statistics_batches, statistics_of
 from fedseg.files import sha256
 from fedseg.runner.work_dir import lock_work_dir
 

@@ -573,7 +573,7 @@ def evaluation_step(network: Network, device: torch.device, amp: bool) -> Callab
     def step() -> None:
         with autocast(device, amp):
             predictions = model(**batch, mode="predict")
-        metric.process(batch, predictions)
+        metric.process([], batch, predictions)
 
     return step
 
