@@ -165,7 +165,7 @@ def settings() -> tuple[Setting, ...]:
 def benchmarks() -> tuple[Benchmark, ...]:
     """Every benchmark, in the order in which a reader sees them."""
     known = {setting.id: setting for setting in settings()}
-    found = []
+    tables = []
     for facts in read_json("settings.json")["benchmarks"]:
         is_first = facts["id"] == facts["setting"]
         fields = {
@@ -174,8 +174,8 @@ def benchmarks() -> tuple[Benchmark, ...]:
             "columns": _columns(facts["columns"]),
             "further": FURTHER_COLUMNS if is_first else (),
         }
-        found.append(Benchmark(**fields))
-    return tuple(found)
+        tables.append(Benchmark(**fields))
+    return tuple(tables)
 
 
 @dataclass(frozen=True)

@@ -114,8 +114,8 @@ def build_board(runs: Sequence[FoundRun], messages: Iterable[str] = ()) -> Board
     messages = list(messages)
     places = [_find_place(run, messages) for run in _one_per_seed(runs, messages)]
     places = [place for place in places if place is not None]
-    own = list(_own_tables(places))
-    tables = [(benchmark, rows) for benchmark, rows in own]
+    your_runs = list(_own_tables(places))
+    tables = list(your_runs)
     for benchmark in benchmarks():
         placed = [place.run for place in places if benchmark in place.tables]
         table = replace(benchmark, further=(*benchmark.further, *_spread_columns(placed)))
@@ -126,8 +126,8 @@ def build_board(runs: Sequence[FoundRun], messages: Iterable[str] = ()) -> Board
         ]
         tables.append((table, rows))
     return Board(
-        own=tuple(benchmark for benchmark, _ in own),
-        benchmarks=tuple(benchmark for benchmark, _ in tables[len(own) :]),
+        own=tuple(benchmark for benchmark, _ in your_runs),
+        benchmarks=tuple(benchmark for benchmark, _ in tables[len(your_runs) :]),
         values=build_values(tables),
         runs={place.run.id: place.run for place in places},
         messages=tuple(messages),

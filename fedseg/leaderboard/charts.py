@@ -124,7 +124,7 @@ def draw_scatter(benchmark: Benchmark, lines: pd.DataFrame) -> Chart:
             marker={"color": GRAY, "symbol": "circle-open", "size": 9},
         )
     )
-    told = []
+    points_of_runs = []
     for place, row in enumerate(rows[is_run].head(MOST_ROWS).itertuples()):
         x, y = points.loc[row.Index, [right.key, down.key]]
         marker = {"color": COLORS[place % len(COLORS)], "symbol": SYMBOLS[place % len(SYMBOLS)]}
@@ -132,9 +132,9 @@ def draw_scatter(benchmark: Benchmark, lines: pd.DataFrame) -> Chart:
             x=[x], y=[y], name=html.escape(row.method), mode="markers", marker=marker | {"size": 11}
         )
         figure.add_trace(trace)
-        told.append(f"{row.method} at {x:.2f}, {y:.2f}")
+        points_of_runs.append(f"{row.method} at {x:.2f}, {y:.2f}")
     title = f"{down.label} against {right.label}"
-    text = f"{title}: {(~is_run).sum()} published rows; {'; '.join(told)}"
+    text = f"{title}: {(~is_run).sum()} published rows; {'; '.join(points_of_runs)}"
     return Chart(title, _json(figure, right.header, down.header), text)
 
 

@@ -293,8 +293,8 @@ def describe(differences: Mapping[str, tuple[Any, Any]], setting: Setting) -> It
     for key in dict.fromkeys((*first, *differences)):
         if any(key.startswith(owner) and key != f"{owner}type" for owner in owners):
             continue  # another class has other options
-        given, expected = (v if v is NOT_SET else json.dumps(v) for v in differences[key])
-        text = f": {given}, in {setting.id} {expected}"
+        value, expected = (v if v is NOT_SET else json.dumps(v) for v in differences[key])
+        text = f": {value}, in {setting.id} {expected}"
         yield f"{key}{text}" if len(text) <= LONGEST else f"{key} is not as in {setting.id}"
 
 

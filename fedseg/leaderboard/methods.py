@@ -68,26 +68,50 @@ def method_of_record(record: Published, local_epochs: int | None) -> Method:
     algorithm, augmentation = record.algorithm, record.augmentation
     if algorithm == "mixup":  # FedAlign lists it among the algorithms
         algorithm, augmentation = "fedavg", "mixup"
-    extra = _join(_epochs(record.local_epochs, local_epochs), _variant(record.variant))
-    return Method(algorithm, record.averaging, record.bn, augmentation, record.server_opt, extra)
+    return Method(
+        algorithm=algorithm,
+        averaging=record.averaging,
+        bn=record.bn,
+        augmentation=augmentation,
+        server_opt=record.server_opt,
+        extra=_join(_epochs(record.local_epochs, local_epochs), _variant(record.variant)),
+    )
 
 
 def method_of_results(results: Results, local_epochs: int | None) -> Method:
     """The method of a run; other ``local_epochs`` than the benchmark's are shown."""
-    algorithm, server_opt = _algorithm(results)
-    extra = _epochs(results.local_epochs, local_epochs)
-    if results.local_steps is not None:
-        extra = f"{results.local_steps} local steps"
-    released = results.train.partition.get("type") == RELEASED
-    extra = _join(extra, "released split" if released else None)
-    extra = _join(extra, "1/N" if results.algorithm.get("uniform") else None)
-    weighted = component_type(results.local_loss) == WEIGHTS
-    extra = _join(extra, "class weights" if weighted else None)
-    extra = _join(extra, *_parts(results.config))
-    algorithm = _with_local_optimizer(algorithm, component_type(results.optim_wrapper))
-    averaging = component_type(results.averaging).lower() or None
-    bn = batchnorm_policy(results.config)
-    return Method(algorithm, averaging, bn, _augmentation(results), server_opt, extra)
+    algorithm = _with_local_optimizer(_algorithm(results), component_type(results.optim_wrapper))
+    return Method(
+        algorithm=algorithm,
+        averaging=component_type(results.averaging).lower() or None,
+        bn=batchnorm_policy(results.config),
+        augmentation=_augmentation(results),
+        server_opt=_server_optimizer(results),
+        extra=_join(*_extras(results, local_epochs)),
+    )
+
+
+def _extras(results: Results, local_epochs: int | None) -> Iterator[str | None]:
+    """What the label says besides; published records have no words for most of it."""
+    if results.local_steps is None:
+        yield _epochs(results.local_epochs, local_epochs)
+    else:
+        yield f"{results.local_steps} local steps"
+    if results.train.partition.get("type") == RELEASED:
+        yield "released split"
+    if results.algorithm.get("uniform"):
+        yield "1/N"
+    if component_type(results.local_loss) == WEIGHTS:
+        yield "class weights"
+    config = results.config  # which may hold anything
+    for key in BESIDES:
+        yield component_type(config.get(key))
+    personal = [entry for entry in _personal_entries(config) if entry not in BATCHNORM]
+    if personal:
+        yield f"personal {' '.join(personal)}"
+    model = config.get("model")
+    if isinstance(model, Mapping) and model.get("lora"):
+        yield "LoRA"
 
 
 def batchnorm_policy(config: Mapping[str, Any]) -> str | None:
@@ -103,33 +127,32 @@ def _personal_entries(config: Mapping[str, Any]) -> list[str]:
     return [str(entry) for entry in entries if entry]
 
 
-def _parts(config: Mapping[str, Any]) -> Iterator[str]:
-    """The part of a config that published records have no words for; it may hold anything."""
-    yield from (component_type(config.get(key)) for key in BESIDES)
-    personal = [entry for entry in _personal_entries(config) if entry not in BATCHNORM]
-    yield f"personal {' '.join(personal)}" if personal else ""
-    model = config.get("model")
-    yield "LoRA" if isinstance(model, Mapping) and model.get("lora") else ""
-
-
-def _algorithm(results: Results) -> tuple[str, str | None]:
-    """(key without local optimizer, server optimizer unless it is plain SGD)."""
+def _algorithm(results: Results) -> str:
+    """The key of a run's algorithm and local loss, without the local optimizer."""
     config = results.algorithm
     key = _key(component_type(config) or "FedAvg")
-    server, server_opt = config.get("server_optim"), None
+    server = config.get("server_optim")
     if key == "mime_sgd" and config.get("momentum"):
         key = "mime_sgdm"
-    if key == "fedavg" and component_type(server) not in ("", "SGD"):
-        server_opt = component_type(server).lower()
-    elif key == "fedavg" and isinstance(server, Mapping) and server.get("momentum"):
+    is_sgd = component_type(server) in ("", "SGD") and isinstance(server, Mapping)
+    if key == "fedavg" and is_sgd and server.get("momentum"):
         key = "fedavgm"
+    losses = []
     local_loss = component_type(results.local_loss)
-    losses = [_key("" if local_loss == WEIGHTS else local_loss)]
+    if local_loss not in ("", WEIGHTS):
+        losses.append(_key(local_loss))
     if results.model.options.get("stochastic_depth") is not None:
         losses.append("stochdepth")
-    for loss in filter(None, losses):
+    for loss in losses:
         key = loss if key == "fedavg" else f"{key}+{loss}"
-    return key, server_opt
+    return key
+
+
+def _server_optimizer(results: Results) -> str | None:
+    """FedAvg's server optimizer; None for SGD, which FedAvg and FedAvgM are named after."""
+    server = component_type(results.algorithm.get("server_optim"))
+    is_fedavg = _key(component_type(results.algorithm) or "FedAvg") == "fedavg"
+    return server.lower() if is_fedavg and server not in ("", "SGD") else None
 
 
 def _key(cls: str) -> str:

@@ -124,9 +124,9 @@ def _text_frame(
     ]
     if why:
         after["why"] = ["; ".join(reasons) for reasons in rows["reasons"]]
-    left = pd.DataFrame(before, index=rows.index)
-    right = pd.DataFrame(after, index=rows.index)
-    texts = pd.concat([left, values.set_axis(list(labels), axis=1), right], axis=1)
+    values = values.set_axis(list(labels), axis=1)
+    facts = [pd.DataFrame(part, index=rows.index) for part in (before, after)]
+    texts = pd.concat([facts[0], values, facts[1]], axis=1)
     is_best = np.zeros(texts.shape, dtype=bool)
     is_best[:, len(before) : len(before) + len(labels)] = best.to_numpy(dtype=bool)
     return TextFrame(title, texts, is_best, list(rows["kind"] == "published"))
@@ -210,10 +210,10 @@ def _reasons(board: Board, table: Benchmark, why: bool) -> list[str]:
 
 def _reason_lines(because: str, reasons: Sequence[str], why: bool) -> list[str]:
     """The decisive reason in one line, or all of them in a line each."""
-    decisive, *others = reasons
+    decisive, *further = reasons
     if why:
-        return [f"{because}: {decisive}", *(f"  and {reason}" for reason in others)]
-    more = f" (and {len(others)} more: fedseg leaderboard {WHY})" if others else ""
+        return [f"{because}: {decisive}", *(f"  and {reason}" for reason in further)]
+    more = f" (and {len(further)} more: fedseg leaderboard {WHY})" if further else ""
     return [f"{because}: {decisive}{more}"]
 
 

@@ -95,11 +95,11 @@ def _table(board: Board, benchmark: Benchmark, folder: Path) -> dict[str, Any]:
     """What the template needs of a table: ranked rows, others, charts."""
     lines = board.records(benchmark)
     ranked = [line for line in lines if line["is_ranked"] or not benchmark.columns]
-    others = [line for line in lines if not line["is_ranked"]]
-    others = [line for line in others if _has_value(line) or line["kind"] == "published"]
+    unranked = [line for line in lines if not line["is_ranked"]]
+    unranked = [line for line in unranked if _has_value(line) or line["kind"] == "published"]
     parts = [_part(board, ranked, folder)]
-    if others:
-        parts.append(_part(board, others, folder))
+    if unranked:
+        parts.append(_part(board, unranked, folder))
     return {
         "benchmark": benchmark,
         "setting": benchmark.setting,

@@ -261,7 +261,9 @@ def build_values(tables: Sequence[tuple[Benchmark, Sequence[Row]]]) -> pd.DataFr
     ``doubt``, ``status``, ``text``, ``is_ranked`` and ``rank`` (from 1, in its column; missing
     where nothing is ranked).
     """
-    samples, rows, columns = [], [], []
+    samples: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
+    columns: list[dict[str, Any]] = []
     for number, (benchmark, table_rows) in enumerate(tables):
         columns += _column_lines(benchmark)
         for row in table_rows:

@@ -264,8 +264,8 @@ def _evaluate(run: _Run, config: Config, scratch: Path) -> tuple[FederatedRunner
     if any(Metric.of(domain).is_global for domain in run.results.final):
         not_averaged = {k: v for k, v in run.saved.items() if k != "averaged_state_dict"}
         save_checkpoint(scratch / run.checkpoint.name, not_averaged)
-        _, others = evaluate_checkpoint(config, scratch / run.checkpoint.name)
-        for domain, entry in others["domains"].items():
+        _, of_global = evaluate_checkpoint(config, scratch / run.checkpoint.name)
+        for domain, entry in of_global["domains"].items():
             final[global_name(domain)] = entry
     for entry in final.values():
         entry.pop("images", None)  # which the test adds

@@ -210,10 +210,3 @@ def measured_value(results: Results, name: str) -> float | None:
     if "standard_error" in value:
         return value["value"]
     return fmean(value.values()) if value else None
-
-
-def eigenvalues(results: Results, most: int) -> list[float]:
-    """So many of the largest Hessian eigenvalues, the largest first; none if not measured."""
-    quantities = results.extras.get(MEASURED, {})
-    measured = quantities.get("spectrum") or quantities.get("top") or {}
-    return measured.get("eigenvalues", [])[:most]
