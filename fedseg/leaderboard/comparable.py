@@ -95,8 +95,10 @@ def compare(results: Results) -> Comparison:
     """
     named = [setting for setting in settings() if results.setting in setting.configs]
     if not named:
-        name = "no setting" if results.setting is None else f"the setting {results.setting}"
-        return Comparison(None, (f"no published numbers: its config is of {name}",))
+        if results.setting is None:
+            return Comparison(None, ("its config names no setting",))
+        reason = f"there are no published numbers for its setting, {results.setting}"
+        return Comparison(None, (reason,))
     run = ComparedRun(results)
     comparisons = [Comparison(setting, tuple(find_reasons(run, setting))) for setting in named]
 

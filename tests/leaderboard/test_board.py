@@ -183,7 +183,7 @@ def test_your_runs_of_a_data_set_and_setting_are_ranked_within_themselves(board)
     assert [table.title for table in found.apart] == names[:2]  # the others are in benchmarks
     for table in found.apart:
         (reasons,) = {row["reasons"] for row in rows_of(found, table)}
-        assert reasons == ("no published numbers: its config is of no setting",)
+        assert reasons == ("its config names no setting",)
     own = {table.id for table in found.own}
     assert len(own) == 4 and not own & {table.id for table in found.benchmarks}
 
@@ -259,7 +259,7 @@ def test_what_keeps_a_run_apart(tmp_path):
         (
             (short, "cifar10_a0", "train_cfg.max_rounds: ", {"test": 70.0}),
             (alone, "cifar10_a0", "centralized", {"test": 70.0}),
-            (blobs, "cifar10_a0_c5_cnn", "no published numbers", {}),
+            (blobs, "cifar10_a0_c5_cnn", "its config names no setting", {}),
             (elsewhere, "idda_rainy", "the metric unseen/mIoU", {"elsewhere": 10.0}),
         )
     ):

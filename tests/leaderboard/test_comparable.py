@@ -246,10 +246,10 @@ def test_a_run_is_compared_with_the_setting_that_its_config_names():
     other = compared(RAINY, setting="idda_rainy_paper")
     assert other.setting.id == PAPER
     assert other.reasons[0] == f"train_cfg.max_rounds: 1600, in {PAPER} 1500"
-    for name, words in (("mine", "the setting mine"), (None, "no setting")):
-        unknown = compared(RAINY, setting=name)
-        assert unknown.setting is None
-        assert unknown.reasons == (f"no published numbers: its config is of {words}",)
+    unknown = compared(RAINY, setting="mine")
+    assert unknown.setting is None
+    assert unknown.reasons == ("there are no published numbers for its setting, mine",)
+    assert compared(RAINY, setting=None).reasons == ("its config names no setting",)
     (reason,) = compared(RAINY, data__train__dataset="Mine").reasons
     assert reason == "other data set: Mine, not IDDADataset"
 

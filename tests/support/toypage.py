@@ -28,7 +28,7 @@ def write_runs(root: Path) -> Path:
 
     Comparable: ``fedavg`` (two seeds), ``fedprox``, each in IDDA's rainy setting, and ``cifar``.
     Apart: ``synthetic`` (two seeds, with classes and pictures), ``hostile``, ``corrupted`` (with
-    accuracy under corruptions and by client). Broken: ``damaged``, ``foreign``, ``newer``,
+    accuracy under corruptions). Broken: ``damaged``, ``foreign``, ``newer``,
     ``first`` and ``second``, ``stopped`` and ``cut``.
     """
     for seed in (0, 1):
@@ -52,14 +52,6 @@ def write_runs(root: Path) -> Path:
     content = cifar(30.0, rounds=10, completed_rounds=10)
     content |= {"name": "corrupted", "experiment_sha256": "c" * 64}
     content["final"]["corrupted"] = {"accuracy": 21.0, "corruptions": {"frost": [30.0, None, 9.5]}}
-    content["client_accuracy"] = {
-        "images": "test",
-        "clients": ["b", "a", HOSTILE],
-        "classes": ["cat", "dog"],
-        "main_class": [1, 0, 1],
-        "rounds": [5, 10],
-        "accuracy": [[10.0, 20.0, None], [30.0, 40.0, 50.04]],
-    }
     toyresults.write(root / "corrupted", content)
     _write_broken(root)
     return root
