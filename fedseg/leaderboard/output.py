@@ -69,7 +69,7 @@ class TextFrame:
     def to_markdown(self) -> str:
         """Make a table in Markdown, without the title."""
         texts = self.texts.map(markdown_text)
-        texts = texts.where(~self.best, "**" + texts + "**")
+        texts = texts.where(~self.best, texts.map(lambda text: f"**{text}**"))
         align = ["left" if name in TEXT_COLUMNS else "right" for name in texts.columns]
         texts.columns = [markdown_text(name) for name in texts.columns]
         return texts.to_markdown(index=False, disable_numparse=True, colalign=align)
@@ -84,7 +84,9 @@ def ranked_table(board: Board, benchmark: Benchmark, why: bool = False) -> TextF
         why: with a column of the reasons why runs have no published numbers beside them.
     """
     lines = board.lines(benchmark)
-    return _text_frame(benchmark, lines[lines["is_ranked"]], benchmark.title, why)
+    # runs without a metric have no ranks, but they are named
+    is_shown = lines["is_ranked"] if benchmark.columns else lines["place"] == 0
+    return _text_frame(benchmark, lines[is_shown], benchmark.title, why)
 
 
 def unranked_table(board: Board, benchmark: Benchmark) -> TextFrame | None:
@@ -94,7 +96,8 @@ def unranked_table(board: Board, benchmark: Benchmark) -> TextFrame | None:
     lines = lines[lines["value"].notna() | (lines["kind"] == "published")]
     if lines.empty:
         return None
-    return _text_frame(benchmark, lines, f"{benchmark.title}: also published")
+    words = "also measured" if benchmark.setting is None else "also published"
+    return _text_frame(benchmark, lines, f"{benchmark.title}: {words}")
 
 
 def _text_frame(
@@ -170,6 +173,9 @@ def print_board(
         console.print(replace(shown, title=f"Your runs: {table.title}").to_rich())
         for note in _reasons(board, table, why):
             console.print(Text(note, style="dim"), soft_wrap=True)
+        also = unranked_table(board, table) if further else None
+        if also is not None:
+            console.print(also.to_rich())
         _print_spread(console, board, table)
     if not benchmarks and not board.apart:
         console.print("There are no rows.")
@@ -248,6 +254,9 @@ def to_markdown(board: Board, everything: bool = False, further: bool = False) -
     for table in board.apart:
         parts.append(f"### {markdown_text(table.title)}")
         parts.append(ranked_table(board, table, why=True).to_markdown())
+        also = unranked_table(board, table) if further else None
+        if also is not None:
+            parts += [f"#### {markdown_text(also.title)}", also.to_markdown()]
         parts += [f"{spread.title}:\n\n{spread.to_markdown()}" for spread in _spread(board, table)]
     if board.messages:
         lines = [f"- {markdown_text(message)}" for message in board.messages]
@@ -268,7 +277,6 @@ def to_csv(board: Board, tables: Sequence[Benchmark], reasons: bool = False) -> 
     values = values[is_known].assign(
         seeds=[" ".join(map(str, seeds)) for seeds in values.loc[is_known, "seeds"]],
         reasons=["; ".join(texts) for texts in values.loc[is_known, "reasons"]],
-        year=values.loc[is_known, "year"].astype("Int64"),
     )
     fields = [*CSV_FIELDS, "reasons"] if reasons else CSV_FIELDS
     return values.to_csv(index=False, columns=fields, lineterminator="\n")
@@ -283,13 +291,17 @@ def to_latex(board: Board) -> str:
     groups: dict[str, list[str]] = {}
     for table in (*board.shown(), *board.apart):
         groups.setdefault(table.group, []).append(table.id)
-    tables = [_latex_table(board, ids) for ids in groups.values()]
+    tables = []
+    for ids in groups.values():
+        lines = board.values[board.values["benchmark"].isin(ids) & board.values["is_ranked"]]
+        lines = lines[lines["value"].notna()]
+        if not lines.empty:
+            tables.append(_latex_table(lines))
     return "\n".join(tables)
 
 
-def _latex_table(board: Board, ids: Sequence[str]) -> str:
-    lines = board.values[board.values["benchmark"].isin(ids) & board.values["is_ranked"]]
-    lines = lines[lines["value"].notna()]
+def _latex_table(lines: pd.DataFrame) -> str:
+    """Write the ranked values of some tables as one."""
     key = ["benchmark", "column", "method", "paper"]
     twice = lines.duplicated(key, keep=False)
     lines = lines.assign(

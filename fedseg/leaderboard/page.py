@@ -160,8 +160,8 @@ def _row(board: Board, line: Mapping[str, Any], folder: Path) -> dict[str, Any]:
         "source": ", ".join((line["source"], *line["also"])),
         "places": board.places[runs[0]] if is_own else [],
         "runs": [_run(board.runs[id_], folder) for id_ in runs],
-        "rounds": "" if pd.isna(line["rounds"]) else int(line["rounds"]),
-        "year": "" if pd.isna(line["year"]) else int(line["year"]),
+        "rounds": "" if pd.isna(line["rounds"]) else line["rounds"],
+        "year": "" if pd.isna(line["year"]) else line["year"],
         "bytes": "" if pd.isna(line["bytes"]) else line["bytes"],
         "traffic": traffic_text(line["bytes"]),
     }

@@ -276,6 +276,7 @@ def build_values(tables: Sequence[tuple[Benchmark, Sequence[Row]]]) -> pd.DataFr
     names = ["benchmark", "column", "label", "metric", "digits", "higher", "place", "is_main"]
     values = values.merge(pd.DataFrame(columns, columns=names), on=["benchmark", "column"])
     values["is_ranked"] &= values["is_main"]
+    values = values.astype({"rounds": "Int64", "year": "Int64"})
     return _ordered(_with_ranks(values))
 
 

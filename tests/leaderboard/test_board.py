@@ -7,6 +7,7 @@ import os
 import statistics
 from typing import Any
 
+import pandas as pd
 import pytest
 import toyresults
 from rich.console import Console
@@ -62,7 +63,7 @@ def values(row: dict[str, Any]) -> dict[str, float]:
 
 
 def rank(cell: dict[str, Any]) -> int | None:
-    return cell["rank"] if cell["rank"] == cell["rank"] and cell["rank"] is not None else None
+    return None if pd.isna(cell["rank"]) else cell["rank"]
 
 
 def test_seeds_are_one_row_with_mean_and_deviation(board):
@@ -309,7 +310,7 @@ def test_a_year_is_recorded_and_not_that_of_a_file(tmp_path):
     for chosen in ("a", "ab", "abc", "c"):
         found = build_board(*read_runs([tmp_path / name for name in chosen]))
         (row,) = rows_of(found, found.own[0])
-        years[chosen] = row["year"] if row["year"] == row["year"] else None
+        years[chosen] = None if pd.isna(row["year"]) else row["year"]
     assert years == {"a": 2023, "ab": 2024, "abc": None, "c": None}
     assert not found.messages
 

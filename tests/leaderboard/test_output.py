@@ -94,6 +94,22 @@ def test_what_is_not_ranked_is_printed_when_it_is_asked_for(board):
         assert len(more.splitlines()) > len(plain.splitlines())
 
 
+def test_runs_with_odd_domains_or_without_a_metric_are_written(tmp_path):
+    """A domain may have the name of another column."""
+    own = {"data__train__dataset": "Blobs", "setting": None}
+    toyresults.write(tmp_path / "none", toyresults.results(CIFAR, {}, **own, name="nothing"))
+    odd = {f"{name}/accuracy": 7.0 for name in ("rank", "method", "seeds", "experiment")}
+    content = toyresults.results(CIFAR, odd, **own, name="odd", experiment_sha256="1" * 64)
+    toyresults.write(tmp_path / "odd", content)
+    board = build_board(*read_runs([tmp_path]))
+    assert row_with(printed(board), "odd", "1 ", "FedAvg").count("7.00") == 4
+    assert row_with(printed(board), "nothing", "FedAvg", "10,000")
+    assert "parameters (M)" in printed(board, further=True)
+    assert "**7.00**" in row_with(to_markdown(board, further=True), "odd", "**7.00**")
+    assert r"experiment (\%)" in to_latex(board) and "nothing" not in to_latex(board)
+    assert write_board(board, tmp_path / "board")[-1].is_file()
+
+
 def test_an_empty_board_is_printed_with_its_messages(tmp_path):
     assert "no results.json was found" in printed(build_board(*read_runs([tmp_path])))
 
