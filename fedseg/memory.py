@@ -16,7 +16,7 @@ LARGEST = 1e10  # of weights; statistics of raw pixels are far below it
 
 
 @contextmanager
-def threads(number: int | None = None) -> Iterator[None]:
+def restoring_threads(number: int | None = None) -> Iterator[None]:
     """Compute with so many threads within it (None: as before); afterwards as many as before it."""
     before = torch.get_num_threads()
     try:

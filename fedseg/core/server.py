@@ -71,6 +71,11 @@ class Server:
         self.state = dict(state["state"])
         self.median_norms = state["norms"]
 
+    def start_round(self, round_: int) -> None:
+        """Begin a round, numbered from 1: the scratch of the one before is gone."""
+        self.round = round_
+        self.scratch.clear()
+
     def keep(self, payloads: Iterable[Payload]) -> None:
         """Allocate the payloads that every message broadcasts to the clients, zeros at first."""
         for payload in payloads:

@@ -125,7 +125,7 @@ class RestoredRun:
                 jobs.extend(client_jobs(exchange, number, position, client))
         try:
             self.executor.start(jobs)
-            self._loop.train_round(number, commit=False, clients=clients)
+            self._loop.rehearse_round(number, clients)
         finally:
             self.data.close()
         return self._collector.models

@@ -61,7 +61,7 @@ class ClientStates(TensorStore, Protocol):
         """Forget what was staged: the round failed."""
 
 
-class Lines(Protocol):
+class HistoryWriter(Protocol):
     """The history, a line a round; :class:`fedseg.runs.history.History` is one."""
 
     def append(self, record: dict[str, Any]) -> None:
@@ -92,7 +92,7 @@ class TrainedRun(Run, Protocol):
     executor: Executor
     param_schedulers: Sequence[Any]
     val_loop: BaseLoop | None
-    history: Lines
+    history: HistoryWriter
 
     def call_hook(self, fn_name: str, **arguments: Any) -> None:
         """Call a stage of every hook that has it."""
@@ -187,8 +187,11 @@ class FederatedTrainLoop(BaseLoop):
         self.finished_rounds = 0
         self.pending: dict[str, Any] | None = None
         self._previous_rates: Sequence[float] = [math.inf]  # of the round before; not 0 at first
-        self._norm_before_hooks = 1.0  # of the model at the begin of the present round, at least 1
-        self._norm_after_round: float | None = None  # of the model after the last one trained here
+        # What may grow against what, at most by max_norm_ratio, where a norm below 1 counts as 1:
+        # a model before it is sent, against the last round's; one after the server step, and the
+        # first round's updates, against the model with which the round began, before hooks.
+        self._norm_at_start = 1.0  # with which the present round began, at least 1
+        self._norm_after_last: float | None = None  # of the last round; None: trained elsewhere
 
     # MMEngine reads these where it speaks of epochs and iterations: both are rounds here
     max_epochs = max_iters = property(lambda self: self.max_rounds)
@@ -236,20 +239,9 @@ class FederatedTrainLoop(BaseLoop):
             run.executor.close()
         run.call_hook("after_train")
 
-    def train_round(
-        self, round_: int, commit: bool = True, clients: Sequence[int] | None = None
-    ) -> None:
-        """Train a round in its seven steps.
-
-        Args:
-            round_: its number, from 1.
-            commit: False: only look at what the clients train, in ``after_result``. The round
-                ends with their last update, as one that was interrupted: nothing of it counts.
-            clients: who trains in the last exchange, by position; None: the participants.
-        """
+    def train_round(self, round_: int) -> None:
+        """Train a round, numbered from 1, in its seven steps."""
         run = self.runner
-        server = run.server
-        algorithm = run.algorithm
         initial = None
         if round_ == 1 and self.val_initial and run.val_loop is not None:
             initial = run.val_loop.run()
@@ -259,19 +251,9 @@ class FederatedTrainLoop(BaseLoop):
             record.line["initial_metrics"] = initial
         # 1. Choose the participants: a pure function of seed and round
         participants = run.client_sampler.participants(round_)
-        for exchange in range(len(algorithm.exchanges)):
-            server.exchange = exchange
-            if clients is not None and self._is_last(exchange):
-                participants = list(clients)
-            # 2. Broadcast: the model to start from, and the algorithm's extras
-            message = algorithm.broadcast(server)
-            # 3. Train: every participant does its local steps
-            outcomes = run.executor.run([self._task(client) for client in participants], message)
-            # 4. Aggregate: add checked updates, or sums of blocks of them, to the running sums
-            aggregate = self._aggregate(outcomes, message, record)
-            if not commit and self._is_last(exchange):
-                self._forget_round()
-                return
+        for exchange in range(len(run.algorithm.exchanges)):
+            # 2. to 4. Broadcast, train, aggregate
+            aggregate = self._train_clients(exchange, participants, record)
             # 5. Step: noise if the run is private; the server rule gives the new global model
             self._step(aggregate, record)
         self._finish_training(record)
@@ -285,6 +267,36 @@ class FederatedTrainLoop(BaseLoop):
                 scheduler.step()
         # 7. Evaluate every domain if it is time, write the history's line, checkpoint
         self._finish_round(line)
+
+    def rehearse_round(self, round_: int, clients: Sequence[int] | None = None) -> None:
+        """Train the clients of a round to look at them in ``after_result``.
+
+        It ends with their last update, as one that was interrupted: nothing of it counts.
+
+        Args:
+            round_: its number, from 1.
+            clients: who trains in the last exchange, by position; None: the participants.
+        """
+        record = self._begin_round(round_)
+        participants = self.runner.client_sampler.participants(round_)
+        last = len(self.runner.algorithm.exchanges) - 1
+        for exchange in range(last):
+            self._step(self._train_clients(exchange, participants, record), record)
+        self._train_clients(last, participants if clients is None else clients, record)
+        self._forget_round()
+
+    def _train_clients(
+        self, exchange: int, clients: Sequence[int], record: RoundRecord
+    ) -> Aggregate:
+        """Train clients in an exchange of the round, and sum their updates."""
+        run = self.runner
+        run.server.exchange = exchange
+        # 2. Broadcast: the model to start from, and the algorithm's extras
+        message = run.algorithm.broadcast(run.server)
+        # 3. Train: every participant does its local steps
+        outcomes = run.executor.run([self._task(client) for client in clients], message)
+        # 4. Aggregate: add checked updates, or sums of blocks of them, to the running sums
+        return self._aggregate(outcomes, message, record)
 
     def _forget_round(self) -> None:
         """Drop the clients' new states; hooks undo what they did for the round."""
@@ -308,29 +320,46 @@ class FederatedTrainLoop(BaseLoop):
     def _begin_round(self, round_: int) -> RoundRecord:
         """Set what depends on the round, call the hooks before it, and check what they left."""
         run = self.runner
-        server = run.server
         run.round = round_
-        server.round = round_
-        server.scratch.clear()
-        self._norm_before_hooks = max(1.0, finite_norm(server.w) or 0.0)
-        server.norm_limits = norm_limits(
-            server.median_norms, self._norm_before_hooks, self.max_norm_ratio
-        )
+        run.server.start_round(round_)
+        self._set_norm_limits()
         run.optim_wrapper.start_round(round_)
         run.call_hook("before_train_epoch")
         run.call_hook("before_round")
         run.check_data_files()
-        previous_norm = self._norm_after_round or self._norm_before_hooks
+        self._check_model_after_hooks()
+        return RoundRecord(round_, self._read_rate())
+
+    def _set_norm_limits(self) -> None:
+        """Note the norm with which the round begins, and how long the updates may be."""
+        server = self.runner.server
+        norm = finite_norm(server.w)
+        self._norm_at_start = 1.0 if norm is None else max(1.0, norm)
+        server.norm_limits = norm_limits(
+            server.median_norms, self._norm_at_start, self.max_norm_ratio
+        )
+
+    def _check_model_after_hooks(self) -> None:
+        """Check the global model, which hooks may have changed."""
+        previous_norm = self._norm_after_last
+        if previous_norm is None:
+            previous_norm = self._norm_at_start
         self._check_model(
-            previous_norm=max(1.0, previous_norm),
+            previous_norm=previous_norm,
             stage="before it is sent",
             advice="Look for a hook that changes it",
         )
+
+    def _read_rate(self) -> float:
+        """The round's local learning rate, of the first group; warn if all are 0 from now on."""
+        run = self.runner
         rates = [group["lr"] for group in run.optim_wrapper.optimizer.param_groups]
         if not any(rates) and any(self._previous_rates):
-            run.logger.warning(f"from round {round_} on the learning rate is 0 (param_scheduler)")
+            run.logger.warning(
+                f"from round {run.round} on the learning rate is 0 (param_scheduler)"
+            )
         self._previous_rates = rates
-        return RoundRecord(round_, rates[0])
+        return rates[0]
 
     def _aggregate(
         self, outcomes: Iterator[Outcome], message: Message, record: RoundRecord
@@ -413,11 +442,11 @@ class FederatedTrainLoop(BaseLoop):
         run = self.runner
         server = run.server
         norm = self._check_model(
-            previous_norm=self._norm_before_hooks,
+            previous_norm=self._norm_at_start,
             stage=f"after the server step of {type(run.algorithm).__name__}",
             advice="Lower the learning rates or set optim_wrapper.clip_grad",
         )
-        self._norm_after_round = norm
+        self._norm_after_last = max(1.0, norm)
         record.line["norm_w"] = norm
         metrics = run.algorithm.metrics(server)
         for name in metrics:

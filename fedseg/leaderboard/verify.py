@@ -17,7 +17,7 @@ from fedseg.config.layers import naming
 from fedseg.errors import DataError, UserError
 from fedseg.files import digest, own_path, read_json, sha256
 from fedseg.leaderboard.verify_history import check_rounds, privacy_accountant
-from fedseg.memory import threads
+from fedseg.memory import restoring_threads
 from fedseg.metric_names import Metric, flatten, global_name, nest
 from fedseg.registry import DATASETS
 from fedseg.runner.build import build_client_data
@@ -167,7 +167,7 @@ def verify(
     history = read_history(own_path(folder, HISTORY), finished=True)
     if not history:
         raise DataError(f"{folder / HISTORY}: is missing or damaged, verify needs it")
-    with threads(results.threads), tempfile.TemporaryDirectory() as name:
+    with restoring_threads(results.threads), tempfile.TemporaryDirectory() as name:
         scratch = Path(name)
         reading = _read_config(folder, config, options, trust, scratch, results)
         with reading as (used, complete), naming(used):

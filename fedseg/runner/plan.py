@@ -16,7 +16,7 @@ from fedseg.core.messages import Task, num_bytes
 from fedseg.core.server import Server
 from fedseg.engine.trainer import ClientTrainer
 from fedseg.evaluation.sets import EvaluationSet
-from fedseg.memory import threads
+from fedseg.memory import restoring_threads
 from fedseg.runner.runner import FederatedRunner
 from fedseg.units import format_bytes, format_duration, peak_memory
 
@@ -42,7 +42,7 @@ class Plan:
     seconds: float  # of the whole run in one process
 
 
-@threads()  # an executor may set their number
+@restoring_threads()  # an executor may set their number
 def make_plan(runner: FederatedRunner) -> Plan:
     """Build the federation, rehearse a round with one client, time a test batch, count the rest.
 

@@ -5,7 +5,6 @@ import fedseg.mmengine_optim  # noqa: F401, isort: skip
 
 import time
 import uuid
-from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -29,7 +28,7 @@ from fedseg.evaluation.loops import FederatedValLoop
 from fedseg.evaluation.statistics import statistics_batches, statistics_of
 from fedseg.files import make_folder, own_path, remove_temporaries
 from fedseg.hooks.averaging import ModelAverage
-from fedseg.memory import threads
+from fedseg.memory import restoring_threads
 from fedseg.registry import (
     EXECUTORS,
     LOOPS,
@@ -85,7 +84,23 @@ class FederatedRunner(Runner):
     """Runs federated training, and evaluation by domain, from a config.
 
     Use :meth:`from_cfg`, then :meth:`train` or :meth:`test`. What hooks may use of it is
-    :class:`fedseg.core.hook.Run`; besides:
+    :class:`fedseg.core.hook.Run`; besides the attributes below.
+
+    ``__init__`` sets what has a value from the start, and then calls MMEngine's, which keeps its
+    arguments (``cfg``, ``work_dir``, the configs of data and loops, ``_resume``) and calls these
+    overrides in the order in which they stand here; each leaves:
+
+    1. ``setup_env``: the start method of processes, limits of the system, ``_timestamp``;
+    2. ``set_randomness``: ``seed``, seeded global generators, the kernels of CUDA;
+    3. ``build_logger``: ``logger``;
+    4. ``_log_env``: the first lines of the log;
+    5. ``build_visualizer``: ``visualizer``, which gets the config;
+    6. ``build_model``: ``model``, on the CPU; its weights are drawn with the federation;
+    7. ``wrap_model``: ``model`` on its device;
+    8. ``register_hooks``: ``_hooks``, by priority, and ``averaging``;
+    9. ``dump_config``: nothing.
+
+    All else is built by :meth:`build_federation`, or by :meth:`open_checkpoint` for a test.
 
     Attributes:
         trainer: what trains the clients; has the algorithm, the data and the local optimizer.
@@ -137,12 +152,7 @@ class FederatedRunner(Runner):
         super().__init__(*args, **kwargs)
         self.history = History(Path(self.work_dir) / HISTORY)
 
-    def set_randomness(
-        self, seed: int, diff_rank_seed: bool = False, deterministic: bool = True
-    ) -> None:
-        """Seed the global generators, and choose the kernels of CUDA."""
-        super().set_randomness(seed, diff_rank_seed)
-        choose_kernels(device_of(self.cfg), deterministic)
+    # ---------------------------------------------------------------- called by Runner.__init__
 
     def setup_env(self, env_cfg: dict) -> None:
         processes = env_cfg.get("mp_cfg") or {}
@@ -151,21 +161,18 @@ class FederatedRunner(Runner):
         )
         super().setup_env(env_cfg)
 
-    # ---------------------------------------------------------------- MMEngine, quieter
+    def set_randomness(
+        self, seed: int, diff_rank_seed: bool = False, deterministic: bool = True
+    ) -> None:
+        """Seed the global generators, and choose the kernels of CUDA."""
+        super().set_randomness(seed, diff_rank_seed)
+        choose_kernels(device_of(self.cfg), deterministic)
 
     def build_logger(self, log_level: str = "WARNING", **kwargs: Any) -> MMLogger:
         """Everything goes to the log file; the terminal sees warnings (or ``log_level``)."""
         logger = super().build_logger(log_level="INFO", **kwargs)
         logs.quiet_console(logger, log_level)
         return logger
-
-    def mute_console(self) -> None:
-        """Show nothing but errors on the terminal; the log file still has everything."""
-        self.quiet = True
-        logs.quiet_console(self.logger, "ERROR")
-
-    def dump_config(self) -> None:
-        """Nothing yet: MMEngine asks for it before an earlier run's copy is out of the way."""
 
     def _log_env(self, env_cfg: dict) -> None:
         self.logger.info(f"torch {torch.__version__}, seed {self.seed}")
@@ -181,19 +188,27 @@ class FederatedRunner(Runner):
     def wrap_model(self, model_wrapper_cfg: Any, model: nn.Module) -> nn.Module:
         return move_model(model, self.cfg)
 
-    def call_hook(self, fn_name: str, **kwargs: Any) -> None:
-        """Call a stage of every hook that has it (MMEngine's own loses tracebacks)."""
-        for hook in self._hooks:
-            if stage := getattr(hook, fn_name, None):
-                stage(self, **kwargs)
-
     def register_hooks(self, default_hooks: Any = None, custom_hooks: Any = None) -> None:
         for field, hook in build_hooks(self.cfg):
             self.register_hook(hook)
             if field == "averaging":
                 self.averaging = hook
 
+    def dump_config(self) -> None:
+        """Nothing yet: MMEngine asks for it before an earlier run's copy is out of the way."""
+
     # ---------------------------------------------------------------- what a run consists of
+
+    def call_hook(self, fn_name: str, **kwargs: Any) -> None:
+        """Call a stage of every hook that has it (MMEngine's own loses tracebacks)."""
+        for hook in self._hooks:
+            if stage := getattr(hook, fn_name, None):
+                stage(self, **kwargs)
+
+    def mute_console(self) -> None:
+        """Show nothing but errors on the terminal; the log file still has everything."""
+        self.quiet = True
+        logs.quiet_console(self.logger, "ERROR")
 
     @property
     def max_rounds(self) -> int:
@@ -248,52 +263,65 @@ class FederatedRunner(Runner):
 
     def build_federation(self) -> None:
         """Build everything that training needs, from data to hooks' state; trains nothing."""
-        cfg = self.cfg
-        loop = {key: value for key, value in cfg.train_cfg.items() if key not in LOCAL_TRAINING}
         with logs.logged_warnings(self.logger):
-            self._build_model_state(cfg.get("load_from"))
-            self._check_built_later(loop)
-            self.executor: Executor = build(EXECUTORS, cfg.executor, "executor")
-            self.trainer = assemble_trainer(
-                cfg,
-                self.flat,
-                local_state=self.local_state,
-                call_hook=self.call_hook,
-                hooks=self.hooks,
-                check=self.interrupt.check,
-                warn=self.logger.warning,
-            )
-        self.algorithm, self.data = self.trainer.algorithm, self.trainer.data
+            self._build_model_state(self.cfg.get("load_from"))
+            self._check_built_later()  # before the data, which take long to read
+            self._build_trainer()  # lays the local optimizer over the model's vectors
+        self._build_server()  # has the payloads and vectors that the trainer's parts declare
+        self._build_loops()  # schedules the local optimizer; an evaluation looks for the trainer
+
+    def _build_trainer(self) -> None:
+        """The executor, and the trainer with the clients' data."""
+        self.executor: Executor = build(EXECUTORS, self.cfg.executor, "executor")
+        self.trainer = assemble_trainer(
+            self.cfg,
+            self.flat,
+            local_state=self.local_state,
+            call_hook=self.call_hook,
+            hooks=self.hooks,
+            check=self.interrupt.check,
+            warn=self.logger.warning,
+        )
+        self.algorithm = self.trainer.algorithm
         self.optim_wrapper = self.trainer.local
+        self.data = self.trainer.data
         self.client_sizes = dict(zip(self.data.clients, self.data.sizes, strict=True))
         self.domain_clients = self.data.clients_by_domain()
         self.held_out = getattr(self.data, "held_out", {})
-        self.client_sampler = build_sampler(cfg.client_sampler, self.data.clients, self.seed)
+
+    def _build_server(self) -> None:
+        """The sampler of participants, and the server; binds the executor to the run."""
+        clients = self.data.clients
+        self.client_sampler = build_sampler(self.cfg.client_sampler, clients, self.seed)
         self.client_sampler.participants(self.max_rounds)  # a list that is too short fails here
-        self.server = Server(
-            self.flat, len(self.data.clients), self.algorithm.server_vectors, self.local_state
-        )
+        vectors = self.algorithm.server_vectors
+        self.server = Server(self.flat, len(clients), vectors, self.local_state)
         self.server.keep(self.trainer.payloads.values())
         self.executor.bind(self)
+
+    def _build_loops(self) -> None:
+        """The loops of training and evaluation, and the schedules by round; checks the classes."""
+        cfg = self.cfg
         parts = {"runner": self, "dataloader": self._train_dataloader}
-        self._train_loop = build(LOOPS, loop, "train_cfg", parts)
+        self._train_loop = build(LOOPS, self._loop_config(), "train_cfg", parts)
         self.param_schedulers = build_schedulers(cfg, self.optim_wrapper)
         self._val_loop = build_evaluation(cfg, "val", self) if self._val_dataloader else None
         tests = getattr(self.val_loop, "sets", ())
         check_classes(cfg, self.data.dataset)
         check_tests(self.data.dataset, tests)
 
-    def _check_built_later(self, loop: Mapping[str, Any]) -> None:
-        """Raise ConfigError for a mistake in what is built after the data, which take long to read.
+    def _loop_config(self) -> dict[str, Any]:
+        """The config of the training loop: ``train_cfg`` without what the trainer reads of it."""
+        options = self.cfg.train_cfg.items()
+        return {key: value for key, value in options if key not in LOCAL_TRAINING}
 
-        Args:
-            loop: the config of the training loop.
-        """
+    def _check_built_later(self) -> None:
+        """Raise ConfigError for a mistake in what is built after the data."""
         cfg = self.cfg
         check_component(SAMPLERS, cfg.client_sampler, "client_sampler", base=ClientSampler)
         check_component(
             LOOPS,
-            loop,
+            self._loop_config(),
             "train_cfg",
             injected=("runner", "dataloader"),
             base=FederatedTrainLoop,
@@ -311,7 +339,7 @@ class FederatedRunner(Runner):
             lock_work_dir(self.work_dir),
             explain_how_to_resume(self.cfg),
             closing_stores(self.stores),
-            threads(),  # an executor may set their number
+            restoring_threads(),  # an executor may set their number
         ):
             check_free(self.cfg)
             self.build_federation()
