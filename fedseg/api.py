@@ -23,7 +23,7 @@ from mmengine.config import Config
 
 from fedseg.config.components import TEST, TRAIN
 from fedseg.config.compose import setting_file
-from fedseg.config.layers import naming
+from fedseg.config.layers import errors_name_their_source
 from fedseg.data_prep import data_sets
 from fedseg.errors import ConfigError, DataError
 from fedseg.metric_names import flatten
@@ -244,7 +244,7 @@ def evaluate(
     if folder is None:
         config = copy.deepcopy(run) if isinstance(run, Config) else load_config(run, methods)
         experiment.override_fields(config, options)
-        experiment.check(config, TEST)
+        experiment.prepare_config(config, TEST)
     from fedseg.files import own_folder
     from fedseg.report.pictures import write_test_pictures
     from fedseg.runner.checkpoint import run_folder
@@ -259,7 +259,7 @@ def evaluate(
     else:
         place = Path(out or own_folder(folder, f"test/{chosen.stem}"))
         reading = recorded(folder, place, options, trust)
-    with reading as (config, whole), naming(config), lock_work_dir(place):
+    with reading as (config, whole), errors_name_their_source(config), lock_work_dir(place):
         runner, results = evaluate_checkpoint(config, chosen, whole)
         files = write_test_results(results, place)
         if pictures > 0:
@@ -366,7 +366,7 @@ def profile(
         return profile_run(Path(target), options, trust, **sizes)
     config = copy.deepcopy(target) if isinstance(target, Config) else load_config(target, methods)
     experiment.override_fields(config, options)
-    with naming(config):
+    with errors_name_their_source(config):
         return profile_config(config, **sizes)
 
 
@@ -407,10 +407,10 @@ def browse(
     _refuse_methods("browse", config, methods)
     config = copy.deepcopy(config) if isinstance(config, Config) else load_config(config, methods)
     experiment.override_fields(config, options)
-    complete = experiment.check(config, TRAIN)
+    complete = experiment.prepare_config(config, TRAIN)
     from fedseg.report.browse import write_page
 
-    with naming(complete):
+    with errors_name_their_source(complete):
         return write_page(complete, Path(out), clients, images, round)
 
 

@@ -88,13 +88,13 @@ def train_images(options: Sequence[str]) -> None:
     from fedseg.errors import Interrupted
     from fedseg.names import SHAPES
     from fedseg.report.summary import print_summary
-    from fedseg.runner.experiment import check, load_config, train
+    from fedseg.runner.experiment import load_config, prepare_config, train
     from fedseg.runner.work_dir import unfinished
 
     real = Path(CIFAR, INDEX).is_file() and not is_synthetic(CIFAR)
     root = Path(CIFAR if real else SHAPES)
     config = load_config("demo_cifar" if real else "demo_images", options=options)
-    check(config)
+    prepare_config(config)
     config["resume"] = unfinished(config.work_dir)
     config["overwrite"] = not config["resume"]
     print(f"images in {root}", file=sys.stderr, flush=True)

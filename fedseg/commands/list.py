@@ -94,7 +94,7 @@ def experiments() -> Iterator[Row]:
 
     for path in sorted(CONFIGS.glob("*.py")):
         composition = Composition(path)
-        yield path.stem, composition.setting_name, " ".join(composition.methods)
+        yield path.stem, composition.setting_name, " ".join(composition.method_names)
 
 
 def methods() -> Iterator[tuple[str, str, str, str]]:
@@ -117,14 +117,14 @@ def setting_rows(composition: "Composition") -> Iterator[Row]:
     from fedseg.config.descriptions import read_source
     from fedseg.errors import ConfigError
 
-    for name, path in composition.known.items():
+    for name, path in composition.method_files.items():
         try:
             compose(composition.path, [name])
         except ConfigError:
             continue
         method = read_method(path)
         slots = ", ".join(slot.replace("_", " ") for slot in method.slots)
-        rows = method.rows_of(composition.setting_names, [name])
+        rows = method.matching_rows(composition.setting_names, [name])
         yield name, slots, read_source(path, rows[-1].key if rows else None)
 
 

@@ -20,13 +20,13 @@ def main() -> None:
     arguments = parser.parse_args()
     from fedseg.config.check import check_unknown_keys
     from fedseg.config.compose import compose, setting_file
-    from fedseg.config.layers import CONFIGS, find_layer, layers_of, naming
+    from fedseg.config.layers import CONFIGS, find_layer, layers_of
     from fedseg.config.roles import select
     from fedseg.runner.experiment import override_fields
 
     config = compose(setting_file(arguments.config), arguments.methods)
     override_fields(config, arguments.options)
-    with naming(config):
+    with errors_name_their_source(config):
         check_unknown_keys(config)
     name, layers = config.pop("experiment_name"), layers_of(config)
     values = select(config.to_dict())

@@ -30,13 +30,13 @@ def main() -> None:
     arguments = parser.parse_args()
     from fedseg.config.components import TRAIN
     from fedseg.config.compose import setting_file
-    from fedseg.runner.experiment import check, load_config
+    from fedseg.runner.experiment import load_config, prepare_config
 
     for number, given in enumerate(arguments.splits):
         if not given.exists() or given.suffix == ".py":
             arguments.splits[number] = setting_file(given)
             config = load_config(given, arguments.methods, options=arguments.options)
-            check(config, TRAIN)
+            prepare_config(config, TRAIN)
     from fedseg.report.partition_charts import write_pictures
     from fedseg.report.partition_view import print_views
     from fedseg.report.split_views import pixel_counts, read_views

@@ -31,16 +31,26 @@ def main() -> int:
     parser.add_argument("--dry-run", action="store_true", help=text)
     text = "show no progress: only errors, warnings about the config and the final table"
     parser.add_argument("--quiet", action="store_true", help=text)
-    arguments = vars(parser.parse_args())
-    name, dry_run, quiet = (arguments.pop(key) for key in ("config", "dry_run", "quiet"))
+    args = parser.parse_args()
     from fedseg.runner.experiment import load_config, train
 
-    config = load_config(name, **arguments)
-    if not quiet:  # before the imports that take seconds
+    config = load_config(
+        args.config,
+        methods=args.methods,
+        work_dir=args.work_dir,
+        options=args.options,
+        seed=args.seed,
+        amp=args.amp,
+        resume=args.resume,
+        workers=args.workers,
+        overwrite=args.overwrite,
+    )
+    if not args.quiet:  # before the imports that take seconds
         run = config.experiment_name
-        print(f"checking {run}" if dry_run else f"{run} -> {config.work_dir}", file=sys.stderr)
-    train(config, dry_run=dry_run, quiet=quiet)
-    if not dry_run:
+        text = f"checking {run}" if args.dry_run else f"{run} -> {config.work_dir}"
+        print(text, file=sys.stderr)
+    train(config, dry_run=args.dry_run, quiet=args.quiet)
+    if not args.dry_run:
         from fedseg.report.summary import print_summary
 
         print_summary(config.work_dir)

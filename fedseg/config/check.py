@@ -99,7 +99,7 @@ REQUIRED_KEYS = ("model", "train_dataloader", "train_cfg", "optim_wrapper", "cli
 
 
 def complete_config(config: Config, recorded: Collection[str] = ()) -> Config:
-    """Check a config's keys and combinations; returns a copy with defaults filled in.
+    """Return a copy of a config with defaults filled in; its keys and combinations are checked.
 
     Types and arguments of components are checked where they are built.
 

@@ -51,7 +51,8 @@ from fedseg.config.needs import NEEDS, TASKS, Need, component_types
 from fedseg.errors import ConfigError
 from fedseg.names import did_you_mean
 
-# what a method can decide, in the order of an experiment's name; Method.merge_rank: of merging
+# what a method can decide, in the order of an experiment's name (merging has another one,
+# Method.merge_rank)
 SLOTS = (
     "batchnorm",
     "personal",
@@ -117,16 +118,16 @@ class Method:
         """True if it sets something in every setting."""
         return bool(self.layer.values or self.append or not self.rows)
 
-    def rows_of(self, setting_names: Sequence[str], chosen: Iterable[str]) -> list[Row]:
+    def matching_rows(self, setting_names: Sequence[str], methods: Iterable[str]) -> list[Row]:
         """The rows that hold, in the order in which they are merged: fewer other methods first.
 
         Args:
             setting_names: the setting's, and those of the files that it inherits, nearest first.
-            chosen: names of the methods that are merged over it.
+            methods: names of the methods that are merged over it.
         """
         by_others: dict[frozenset[str], list[Row]] = {}
         for row in self.rows:
-            if row.others.issubset(chosen):
+            if row.others.issubset(methods):
                 by_others.setdefault(row.others, []).append(row)
         rows = []
         for others in sorted(by_others, key=len):
@@ -152,14 +153,21 @@ class Method:
         return None
 
     @property
-    def rank(self) -> tuple[int, str]:
-        """Its place in an experiment's name: by slot, those without one last as they are given."""
-        return (SLOTS.index(self.slots[0]), self.name) if self.slots else (len(SLOTS), "")
+    def name_rank(self) -> tuple[int, str]:
+        """Its place in an experiment's name: (slot, name); without slots last, as they are given.
+
+        A name begins with what a reader compares, but the rates that a network sets are changed by
+        other methods, so that it comes late in a name and first in :attr:`merge_rank`.
+        """
+        if not self.slots:
+            return len(SLOTS), ""
+        return SLOTS.index(self.slots[0]), self.name
 
     @property
-    def merge_rank(self) -> tuple[bool, int, str]:
-        """Its place when methods are merged: the network first, whose rates others change."""
-        return ("network" not in self.slots, *self.rank)
+    def merge_rank(self) -> tuple[int, int, str]:
+        """Its place when methods are merged: networks first, then by :attr:`name_rank`."""
+        stage = 0 if "network" in self.slots else 1
+        return stage, *self.name_rank
 
 
 class Composition:
@@ -174,8 +182,8 @@ class Composition:
         layers: of the setting and of the experiment; the methods come between them.
         setting_name: the name of the setting.
         name: the experiment's: the file's name, and the methods that the file does not name.
-        chosen: all methods, those of the file and the others, in the order of their slots.
-        methods: their names.
+        methods: those of the file and the others, in the order of their slots.
+        method_names: their names.
     """
 
     def __init__(self, path: Path, methods: Sequence[str] = ()) -> None:
@@ -184,23 +192,23 @@ class Composition:
         self.layers = read_layers(path)
         setting = self.layers[0]
         self.setting_name = Path(setting.file).stem
-        named = []
+        names_in_file = []
         for layer in self.layers[1:]:
-            named = _as_list(layer.values.get("methods", named))
+            names_in_file = _as_list(layer.values.get("methods", names_in_file))
         if setting.values.get("methods"):
             raise ConfigError(
                 f"{setting.file}: methods: need a setting to be merged over: write setting = NAME"
             )
-        of_file = self._read_methods(named)
-        self.chosen = self._read_methods([*named, *methods])
-        added = [method.name for method in self.chosen if method not in of_file]
-        self.methods = [method.name for method in self.chosen]
-        self.name = "_".join([path.stem, *added])
+        methods_in_file = self._read_methods(names_in_file)
+        self.methods = self._read_methods([*names_in_file, *methods])
+        self.method_names = [method.name for method in self.methods]
+        added_names = [method.name for method in self.methods if method not in methods_in_file]
+        self.name = "_".join([path.stem, *added_names])
 
     # ---------------------------------------------------------------- the methods' files
 
     @functools.cached_property
-    def known(self) -> dict[str, Path]:
+    def method_files(self) -> dict[str, Path]:
         """The methods' files by name: the suite's, and those in ``methods`` beside the config."""
         files: dict[str, Path] = {}
         for folder in (CONFIGS, self.path.resolve().parent):
@@ -221,13 +229,13 @@ class Composition:
                     make_importable(path.resolve().parent)
                     return path.resolve()
             raise ConfigError(f"methods: {method}: no such file")
-        if method in self.known:
-            return self.known[method]
+        if method in self.method_files:
+            return self.method_files[method]
         beside = self.path.resolve().parent / f"{method}.py"
         if beside.is_file() and not beside.is_relative_to(CONFIGS):
             make_importable(beside.parent)
             return beside
-        hint = did_you_mean(method, self.known)
+        hint = did_you_mean(method, self.method_files)
         listed = self.setting_name if self.path.resolve().is_relative_to(CONFIGS) else self.path
         raise ConfigError(
             f"methods: {self.setting_name}: unknown {method!r}{hint}; run fedseg list {listed}"
@@ -236,7 +244,7 @@ class Composition:
     def _read_methods(self, names: Iterable[str]) -> list[Method]:
         """The methods in the order of their slots, each once; those without one as given."""
         read = {path: self._method(path) for path in map(self.find, names)}
-        methods = sorted(read.values(), key=attrgetter("rank"))
+        methods = sorted(read.values(), key=attrgetter("name_rank"))
         deciding: dict[str, Method] = {}
         for method in methods:
             for slot in method.slots:
@@ -264,7 +272,7 @@ class Composition:
         self._add_methods(merged)
         for layer in self.layers[1:]:
             add_layer(merged, layer)
-        for method in self.chosen:
+        for method in self.methods:
             self._check_clients(method, merged)
             for need in method.needs:
                 self._check_need(method, need, merged)
@@ -272,9 +280,9 @@ class Composition:
         for key in COMPOSITION_KEYS:
             values.pop(key, None)
         is_shipped = Path(setting.file).resolve().is_relative_to(CONFIGS)
-        if is_shipped or len(self.layers) > 1 or self.chosen:  # else a user's complete config
+        if is_shipped or len(self.layers) > 1 or self.methods:  # else a user's complete config
             values["setting"] = self.setting_name
-            values["methods"] = self.methods
+            values["methods"] = self.method_names
         config = Config(_without_marks(values), filename=str(self.path))
         keep_layers(config, layers_of(merged))
         return config
@@ -293,7 +301,7 @@ class Composition:
         if refused is None:
             return
         problem = f"does not apply to {self.setting_name}"
-        for other in self.chosen:
+        for other in self.methods:
             if refused in component_types(other.layer.values, need.key):
                 problem = f"cannot be combined with {other.name}"
         raise ConfigError(
@@ -302,13 +310,13 @@ class Composition:
 
     def _add_methods(self, config: Config) -> None:
         """Merge the methods into the setting's config, in place."""
-        rows = {method.path: self._rows_of(method) for method in self.chosen}
-        for method in sorted(self.chosen, key=attrgetter("merge_rank")):
+        rows = {method.path: self._rows_to_merge(method) for method in self.methods}
+        for method in sorted(self.methods, key=attrgetter("merge_rank")):
             add_layer(config, method.layer)
             for row in rows[method.path]:
                 values = {key: value for key, value in row.values.items() if key != "append"}
                 add_layer(config, Layer(str(method.path), values))
-        for method in self.chosen:
+        for method in self.methods:
             append = method.append
             for row in rows[method.path]:
                 append = row.values.get("append", append)
@@ -328,9 +336,9 @@ class Composition:
             raise ConfigError(f"{key}: must be a list, to which {method.name} adds, not {old!r}")
         add_layer(config, Layer(str(method.path), nested(key, [*old, *entries])))
 
-    def _rows_of(self, method: Method) -> list[Row]:
+    def _rows_to_merge(self, method: Method) -> list[Row]:
         """The rows of a method that hold; raise ConfigError if it does not apply to the setting."""
-        rows = method.rows_of(self.setting_names, [other.name for other in self.chosen])
+        rows = method.matching_rows(self.setting_names, self.method_names)
         unconditional = [row for row in rows if not row.others]
         applies = method.is_general or bool(unconditional)
         if not applies or any(row.values is None for row in rows):
@@ -338,21 +346,21 @@ class Composition:
         return rows
 
 
-def read_layers(path: Path, heirs: Sequence[Path] = ()) -> list[Layer]:
+def read_layers(path: Path, inherited_by: Sequence[Path] = ()) -> list[Layer]:
     """The layers of a config's file: those of the setting that it names, then its own.
 
     Args:
-        heirs: the files that name it as their setting.
+        inherited_by: the files that name it as their setting.
     """
-    if path.resolve() in heirs:
-        raise ConfigError(f"{path}: setting: names itself, through {heirs[-1]}")
+    if path.resolve() in inherited_by:
+        raise ConfigError(f"{path}: setting: names itself, through {inherited_by[-1]}")
     values = read_file(path)
     _check_types(path, values, {**METHOD_KEYS, "setting": str | None, "methods": NAMES})
     layer = Layer(str(path), values)
     if values.get("setting") is None:
         return [layer]
     setting = _find_setting(path, values["setting"])
-    return [*read_layers(setting, [*heirs, path.resolve()]), layer]
+    return [*read_layers(setting, [*inherited_by, path.resolve()]), layer]
 
 
 def _find_setting(path: Path, setting: str) -> Path:

@@ -62,14 +62,14 @@ def read_file(path: str | Path) -> dict[str, Any]:
     return values
 
 
-def inherited_files(path: Path, heirs: Sequence[Path] = ()) -> list[Path]:
+def inherited_files(path: Path, inherited_by: Sequence[Path] = ()) -> list[Path]:
     """The file and those that it inherits by ``_base_``, the nearest first; none is executed.
 
     Args:
-        heirs: the files that inherit it.
+        inherited_by: the files that inherit it, the nearest last.
     """
-    if path.resolve() in heirs:
-        raise ConfigError(f"{path}: {BASE}: inherits itself, through {heirs[-1]}")
+    if path.resolve() in inherited_by:
+        raise ConfigError(f"{path}: {BASE}: inherits itself, through {inherited_by[-1]}")
     if path.suffix != ".py":  # reading YAML can run anything
         raise ConfigError(f"{path}: is not a config: configs and their bases are Python files")
     with _config_errors(str(path)):
@@ -80,7 +80,7 @@ def inherited_files(path: Path, heirs: Sequence[Path] = ()) -> list[Path]:
         if not base.is_file():
             hint = did_you_mean(base.stem, (other.stem for other in base.parent.glob("*.py")))
             raise ConfigError(f"{path}: {BASE}: {base}: does not exist{hint}")
-        files += inherited_files(base, [*heirs, path.resolve()])
+        files += inherited_files(base, [*inherited_by, path.resolve()])
     return files
 
 
@@ -180,10 +180,15 @@ def set_values(config: Config, option: str, values: Mapping[str, Any]) -> None:
 
 
 def _merge(config: Config, layer: Layer) -> None:
+    """Merge a layer into a config, in place; one of ``MERGE_ERRORS`` if a value does not fit."""
+    # 1. What the layer sets of training's test sets, it sets of the test
     values = _copy(layer.values)
     _copy_changes_to_tests(values, config)
+    # 2. Its record: a copy, for the next steps add modules and take every _delete_ out
     layers = [*layers_of(config), Layer(layer.file, _copy(values))]
+    # 3. The modules of lower layers stay
     _keep_imports(values.get("custom_imports"), get(config, "custom_imports.imports"))
+    # 4. The merge, and only after it the record, for it may fail
     config.merge_from_dict(values)
     keep_layers(config, layers)
 
@@ -263,7 +268,7 @@ def keep_layers(config: Config, layers: Sequence[Layer]) -> None:
 
 
 @contextmanager
-def naming(config: Config) -> Iterator[None]:
+def errors_name_their_source(config: Config) -> Iterator[None]:
     """Within it, a ConfigError's message begins with what has set the value that it is about.
 
     That is a file or an option; of a value that none sets, the config's own file.

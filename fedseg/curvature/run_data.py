@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fedseg.config.check import complete_config, drop_weights, prepare_as
 from fedseg.config.compose import setting_file
-from fedseg.config.layers import naming
+from fedseg.config.layers import errors_name_their_source
 from fedseg.core.flat import FlatModel
 from fedseg.core.seeds import generator_for
 from fedseg.curvature.surface import BATCH, RUNNING, Part, Point, Samples
@@ -293,7 +293,7 @@ def open_run(
         whole = load_config(Path(config_file), (), folder, options)
         reading = nullcontext((copy.deepcopy(whole), whole))
     quiet_console(MMLogger.get_current_instance(), "WARNING")
-    with reading as (config, whole), naming(config):
+    with reading as (config, whole), errors_name_their_source(config):
         config["load_from"] = None
         config["custom_hooks"] = None
         config = complete_config(config)

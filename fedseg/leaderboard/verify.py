@@ -13,7 +13,7 @@ from mmengine.config import Config
 
 from fedseg.checks import is_number, walk
 from fedseg.config.check import complete_config
-from fedseg.config.layers import naming
+from fedseg.config.layers import errors_name_their_source
 from fedseg.errors import DataError, UserError
 from fedseg.files import digest, own_path, read_json, sha256
 from fedseg.leaderboard.verify_history import check_rounds, privacy_accountant
@@ -170,7 +170,7 @@ def verify(
     with restoring_threads(results.threads), tempfile.TemporaryDirectory() as name:
         scratch = Path(name)
         reading = _read_config(folder, config, options, trust, scratch, results)
-        with reading as (used, complete), naming(used):
+        with reading as (used, complete), errors_name_their_source(used):
             # what the run says of itself is compared with its config as it stands
             stated = read_recorded(folder) if config is None and options else complete
             trusted: Collection[str] = ()
@@ -223,7 +223,7 @@ def _read_config(
     if config is None:
         return recorded(folder, scratch, options, trust)
     used = load_config(config, (), scratch, options, results.seed, _used_amp(folder))
-    with naming(used):
+    with errors_name_their_source(used):
         return nullcontext((used, complete_config(used)))
 
 

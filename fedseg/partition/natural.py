@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Mapping, Sequence, Sized
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,6 +22,11 @@ from fedseg.registry import PARTITIONS, build
 Clients = dict[str, np.ndarray]
 RELEASED = Path("splits", "released")  # below the root of the images
 RELEASED_NOTE = "split.json"
+FIELD = "train_dataloader.partition"  # for messages
+OPTION_KEYS = (
+    "holdout",
+    "unlabelled",
+)  # of a partition's config, that are no arguments of its class
 NOTE = ".note.json"  # ends the name of the file beside a split, which says how it was made
 
 
@@ -126,7 +132,8 @@ class ReleasedPartition:
     """
 
     def __init__(self, alpha: NonNegativeFloat, num_clients: PositiveInt = 100) -> None:
-        self.alpha, self.num_clients = alpha, num_clients
+        self.alpha = alpha
+        self.num_clients = num_clients
 
     def __call__(self, dataset: Any) -> Clients:
         """Client id -> indices into ``dataset``, int64, in the order of the released file."""
@@ -186,6 +193,21 @@ def check_clients(
     return checked
 
 
+@dataclass(frozen=True)
+class DivisionOptions:
+    """Options of ``train_dataloader.partition`` that every type of partition has.
+
+    Attributes:
+        holdout: share of each client's samples that is kept from training; None: nothing is.
+        seed: the partition's own option, with which the share is drawn.
+        unlabelled: whether all labels of label maps are erased, void too.
+    """
+
+    holdout: float | None = None
+    seed: int = 0
+    unlabelled: bool = False
+
+
 def divide(recipe: Any, dataset: Any) -> tuple[Clients, Clients]:
     """Every client's training samples, and those that ``holdout`` keeps from its training.
 
@@ -195,38 +217,48 @@ def divide(recipe: Any, dataset: Any) -> tuple[Clients, Clients]:
     held out; the mirrored ones of training samples follow these, and no others are used.
 
     Args:
-        recipe: a partition or its config, of which these are options whatever its type.
+        recipe: a partition or its config, with the options above whatever its type.
         dataset: the data set.
     """
-    share, seed, unlabelled = None, 0, False
+    options = DivisionOptions()
     if isinstance(recipe, Mapping):
-        recipe = dict(recipe)
-        share, seed = recipe.pop("holdout", None), recipe.get("seed")
-        unlabelled = recipe.pop("unlabelled", False)
-    where = "train_dataloader.partition"
-    check_value(f"{where}.unlabelled", unlabelled, bool)
-    if unlabelled and not hasattr(dataset, "erase"):
-        raise ConfigError(
-            f"{where}.unlabelled: is for label maps, which {type(dataset).__name__} lacks: set it "
-            "to False"
-        )
-    if share is not None and (not is_number(share) or not 0 < share < 1):
-        raise ConfigError(f"{where}.holdout: must be above 0 and below 1, not {shown(share)}")
+        options = _read_options(recipe, dataset)
+        recipe = {key: value for key, value in recipe.items() if key not in OPTION_KEYS}
     originals = dataset.originals() if hasattr(dataset, "originals") else dataset
-    partition = build(PARTITIONS, recipe, where, keys=("holdout", "unlabelled"))
+    partition = build(PARTITIONS, recipe, FIELD, keys=OPTION_KEYS)
     clients = check_clients(partition(originals), len(originals))
-    if unlabelled:
+    if options.unlabelled:
         originals.erase({index: () for index in range(len(originals))})
     held_out: Clients = {}
-    if share is not None:
-        clients, held_out = _hold_out(clients, share, seed or 0)
+    if options.holdout is not None:
+        clients, held_out = _hold_out(clients, options.holdout, options.seed)
     if originals is not dataset:
         dataset.erase(originals.known)
-        clients = {
-            client: np.concatenate([indices, indices + len(originals)])
-            for client, indices in clients.items()
-        }
+        clients = _add_mirrored(clients, len(originals))
     return clients, held_out
+
+
+def _read_options(config: Mapping[str, Any], dataset: Any) -> DivisionOptions:
+    """Read and check the options of a partition's config that do not depend on its type."""
+    unlabelled = config.get("unlabelled", False)
+    check_value(f"{FIELD}.unlabelled", unlabelled, bool)
+    if unlabelled and not hasattr(dataset, "erase"):
+        raise ConfigError(
+            f"{FIELD}.unlabelled: is for label maps, which {type(dataset).__name__} lacks: set it "
+            "to False"
+        )
+    share = config.get("holdout")
+    if share is not None and (not is_number(share) or not 0 < share < 1):
+        raise ConfigError(f"{FIELD}.holdout: must be above 0 and below 1, not {shown(share)}")
+    return DivisionOptions(holdout=share, seed=config.get("seed") or 0, unlabelled=unlabelled)
+
+
+def _add_mirrored(clients: Clients, originals: int) -> Clients:
+    """The clients with the mirrored sample of each of theirs, which follow ``originals`` samples."""
+    with_mirrored: Clients = {}
+    for client, indices in clients.items():
+        with_mirrored[client] = np.concatenate([indices, indices + originals])
+    return with_mirrored
 
 
 def _hold_out(clients: Clients, share: float, seed: int) -> tuple[Clients, Clients]:

@@ -16,7 +16,7 @@ import numpy as np
 from mmengine.config import Config
 
 from fedseg.config.check import complete_config
-from fedseg.config.layers import naming
+from fedseg.config.layers import errors_name_their_source
 from fedseg.datasets import CamVidDataset, CityscapesDataset, IDDADataset
 from fedseg.datasets.arrays import INDEX, ImageArrays, StoredImages, shared_images
 from fedseg.datasets.segmentation import SegmentationDataset
@@ -55,7 +55,7 @@ def read_views(
             continue  # says how the split beside it was made: `splits/*.json` names both
         if path.suffix == ".py":
             config = load_config(path, methods=methods, options=options)
-            with naming(config):
+            with errors_name_their_source(config):
                 views.append(_read_config(path, complete_config(config), images))
         elif path.is_dir():
             views.append(_read_folder(path))

@@ -15,7 +15,7 @@ from fedseg.config.arguments import check_value
 from fedseg.config.check import complete_config, drop_weights, import_modules
 from fedseg.config.components import TRAIN, VAL, check_roots
 from fedseg.config.compose import COMPOSITION_KEYS, compose, make_importable, setting_file
-from fedseg.config.layers import get, layers_of, naming, read_file, set_values
+from fedseg.config.layers import errors_name_their_source, get, layers_of, read_file, set_values
 from fedseg.errors import ConfigError
 from fedseg.models.network_options import read_network
 
@@ -138,7 +138,7 @@ def override(
 ) -> Config:
     """Apply what a command line changes, in place; arguments and errors as :func:`load_config`."""
     override_fields(config, options)
-    with naming(config):
+    with errors_name_their_source(config):
         check_value("experiment_name", config.get("experiment_name", "run"), str)
     if seed is not None:
         set_values(config, "--seed", {"randomness.seed": seed})
@@ -236,16 +236,17 @@ class _DictCalls(ast.NodeTransformer):
         return ast.Dict([ast.Constant(name) for name in names], values)
 
 
-def check(config: Config, *loaders: str) -> Config:
-    """Complete a config and check it; import its modules. Returns the complete copy.
+def prepare_config(config: Config, *loaders: str) -> Config:
+    """Return a complete copy of a config, once it and the data's folders are checked.
 
-    Only what takes no import of torch is checked: keys, and the folders of the data. Types and
-    arguments of components are checked where they are built.
+    The modules of its ``custom_imports`` are imported. Only what takes no import of torch is
+    checked: keys, and the folders of the data. Types and arguments of components are checked where
+    they are built.
 
     Args:
         loaders: whose data sets must be there, as in :data:`fedseg.config.components.LOADERS`.
     """
-    with naming(config):
+    with errors_name_their_source(config):
         complete = complete_config(config)
         check_roots(dict(complete.items()), *loaders)
         if complete.get("custom_imports"):
@@ -258,9 +259,9 @@ def train(config: Config, dry_run: bool = False, quiet: bool = False) -> Path:
 
     ``quiet`` shows no progress and no warnings of rounds, which are in the log file all the same.
     """
-    config = check(config, TRAIN, VAL)
+    config = prepare_config(config, TRAIN, VAL)
     work_dir = Path(config.work_dir)
-    with naming(config):
+    with errors_name_their_source(config):
         from fedseg.runner.runner import FederatedRunner  # imports torch, which takes seconds
 
         if dry_run:

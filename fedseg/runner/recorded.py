@@ -22,7 +22,7 @@ import fedseg.registry
 from fedseg.checks import walk
 from fedseg.cli import NO_CHECKPOINT
 from fedseg.config.check import complete_config, drop_weights, trains_clients
-from fedseg.config.layers import naming
+from fedseg.config.layers import errors_name_their_source
 from fedseg.errors import DEBUG, ConfigError, DataError, UserError, is_system_error
 from fedseg.files import own_path, sha256
 from fedseg.runner.checkpoint import CHECKPOINTS, checkpoints
@@ -74,7 +74,7 @@ def recorded(
     config = read_recorded(folder, options)
     trusted = import_trusted(trust, modules_named(config), folder)
     try:
-        with naming(config), closed_registries():
+        with errors_name_their_source(config), closed_registries():
             yield evaluated(config, work_dir, trusted, TRAINED if trained else ()), config
     except UserError:
         raise

@@ -18,7 +18,7 @@ from fedseg.checks import shown
 from fedseg.config.check import LONGEST_NAME
 from fedseg.errors import ConfigError, DataError, UserError
 from fedseg.files import make_folder, read_json
-from fedseg.runner.experiment import check, load_config
+from fedseg.runner.experiment import load_config, prepare_config
 from fedseg.runs.config import config_digest
 
 TRAIN = ("-m", "fedseg", "train")
@@ -104,7 +104,7 @@ def plan_sweep(
         folder = root / _name(experiment, values) / f"seed{seed}"
         if folder in jobs:
             raise ConfigError(f"sweep: {folder} is listed twice; name it once")
-        config = check(load_config(path, methods, folder, overrides, seed, amp))
+        config = prepare_config(load_config(path, methods, folder, overrides, seed, amp))
         digest = config_digest(config)
         if digest in folder_of:
             raise ConfigError(
@@ -303,6 +303,6 @@ def _rehearse(job: Job) -> float | str:
         try:
             config = load_config(job.config, job.methods, folder, job.options, job.seed, job.amp)
             config["log_level"] = "ERROR"
-            return make_plan(FederatedRunner.from_complete(check(config))).seconds
+            return make_plan(FederatedRunner.from_complete(prepare_config(config))).seconds
         except UserError as error:
             return str(error)

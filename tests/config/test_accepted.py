@@ -7,7 +7,7 @@ from mmengine.config import Config
 from fedseg.commands.show import main as show
 from fedseg.config.check import complete_config
 from fedseg.errors import ConfigError
-from fedseg.runner.experiment import check, load_config, train
+from fedseg.runner.experiment import load_config, prepare_config, train
 
 OPTIONS = {  # on the command line or in --grid -> the sentence
     "lr=0.9": "lr: unknown key (did you mean optim_wrapper.optimizer.lr?)",
@@ -120,7 +120,7 @@ def test_an_argument_that_nothing_takes_is_refused(tmp_path, option):
 def test_an_option_that_nothing_reads_is_refused(option):
     config = load_config("cifar10_a005", options=[option])
     with pytest.raises(ConfigError) as caught:
-        check(config)
+        prepare_config(config)
     assert str(caught.value) == f"--cfg-options: {OPTIONS[option]}"
 
 
@@ -144,7 +144,7 @@ def test_a_helper_variable_of_a_file_begins_with_two_underscores(tmp_path):
     assert "__crop_size" not in complete_config(load_config(path))
     path.write_text(text.format(name="crop_size"))
     with pytest.raises(ConfigError, match=rf"^{path}: crop_size: unknown key.*as __crop_size$"):
-        check(load_config(path))
+        prepare_config(load_config(path))
 
 
 def test_a_config_from_python_is_checked_as_well():

@@ -25,7 +25,7 @@ from fedseg.datasets import SegmentationDataset, StoredImages
 from fedseg.errors import ConfigError, DataError
 from fedseg.names import MADE_BY, PREPARED_BY, made_by
 from fedseg.registry import ALGORITHMS, DATASETS, LazyRegistry, build
-from fedseg.runner.experiment import check, load_config, override, train
+from fedseg.runner.experiment import load_config, override, prepare_config, train
 
 REGISTRIES = [one for one in vars(fedseg.registry).values() if isinstance(one, LazyRegistry)]
 WITHOUT_IMPORTS = {
@@ -139,14 +139,14 @@ def test_missing_data_are_told_with_the_command_that_makes_them(setting, fix, tm
     for loader in ("train_dataloader", VAL, TEST):
         message = f"{root}: does not exist: make it with {fix.format(root=root)}, or set data_root"
         with pytest.raises(DataError, match=f"{message}$"):
-            check(config, loader)
-    check(config)  # a sweep's plan and a comparison of configs need no data
+            prepare_config(config, loader)
+    prepare_config(config)  # a sweep's plan and a comparison of configs need no data
     root.mkdir()
-    check(config, "train_dataloader", VAL)
+    prepare_config(config, "train_dataloader", VAL)
     lender = {"type": "CamVidDataset", "data_root": f"{root}/x"}
     config.train_dataloader.dataset["style"] = {"type": "LABStyle", "source": lender}
     with pytest.raises(DataError, match=r"camvid .*set train_dataloader\.dataset\.style\.source"):
-        check(config, "train_dataloader")
+        prepare_config(config, "train_dataloader")
 
 
 @pytest.mark.parametrize("kind", [SegmentationDataset, StoredImages])
@@ -160,7 +160,7 @@ def test_optional_test_sets_and_data_sets_of_a_users_own_need_no_folder(tmp_path
     config = load_config("cifar10_a005", options={"data_root": str(tmp_path / "nowhere")})
     for loader in config.val_dataloader.values():
         loader["optional"] = True
-    check(config, VAL)
+    prepare_config(config, VAL)
 
 
 def test_every_setting_says_what_makes_its_data(tmp_path, monkeypatch):
@@ -169,7 +169,7 @@ def test_every_setting_says_what_makes_its_data(tmp_path, monkeypatch):
     for name, path in known_configs().items():
         config = load_config(name)
         with pytest.raises(DataError) as raised:
-            check(config, "train_dataloader")
+            prepare_config(config, "train_dataloader")
         root, _, rest = str(raised.value).partition(": does not exist: ")
         dataset = config.train_dataloader.dataset
         assert root == dataset.get("source", dataset).data_root, path

@@ -392,7 +392,7 @@ def test_a_setting_and_its_file_are_one_experiment():
 
 def test_each_method_counts_once():
     composition = Composition(CONFIGS / "idda_rainy_fedasam_swa.py", ["fedasam", "swa"])
-    assert composition.methods == ["fedasam", "swa"]
+    assert composition.method_names == ["fedasam", "swa"]
     assert composition.name == "idda_rainy_fedasam_swa"
 
 

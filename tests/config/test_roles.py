@@ -23,7 +23,9 @@ def test_every_key_of_a_shipped_setting_has_a_role(setting: Path):
 
 def test_every_key_that_a_method_sets_has_a_role():
     places = {
-        path.stem: setting for setting in SETTINGS for path in Composition(setting).known.values()
+        path.stem: setting
+        for setting in SETTINGS
+        for path in Composition(setting).method_files.values()
     }
     for name in list(places):
         for setting in [places[name], *SETTINGS]:

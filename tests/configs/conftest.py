@@ -34,7 +34,7 @@ def slots(configs_read_once) -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
     for setting in SETTINGS:
         composition = Composition(compose_module.setting_file(setting))
-        for name, path in composition.known.items():
+        for name, path in composition.method_files.items():
             part = compose_module.read_method(path)
             assert found.setdefault(name, part.slots) == part.slots, path
     return found

@@ -146,7 +146,7 @@ OTHER_PROTOCOL = {
 @pytest.mark.parametrize("setting", OTHER_PROTOCOL)
 def test_methods_leave_the_protocol_alone(setting):
     """Protocols are settings of their own."""
-    known = Composition(setting_file(setting)).known
+    known = Composition(setting_file(setting)).method_files
     own = {
         "idda_rainy": [RAINY],
         "cifar10_a005": [CIFAR],

@@ -24,7 +24,7 @@ def test_every_setting_and_method_is_of_the_suite(tmp_path):
     seen = set()
     one_each = {path.stem.split("_")[0]: path for path in sorted(CONFIGS.glob("settings/*.py"))}
     for path in one_each.values():
-        for method in ("", *(Composition(path).known.keys() - seen)):
+        for method in ("", *(Composition(path).method_files.keys() - seen)):
             try:
                 config = Composition(path, [method] if method else []).compose()
             except ConfigError:  # no meaning in this setting

@@ -23,7 +23,7 @@ from fedseg.core.client_data import JobStream
 from fedseg.core.seeds import generator_for
 from fedseg.datasets.arrays import write_images
 from fedseg.models.classifier import Classifier
-from fedseg.runner.experiment import load_config, naming
+from fedseg.runner.experiment import errors_name_their_source, load_config
 from fedseg.runner.runner import FederatedRunner
 
 RHO = 0.1
@@ -200,7 +200,7 @@ def classification(
 ) -> dict[str, Any]:
     """Rounds of the engine and of a hand-written loop, in turns; medians over the repeats."""
     cfg = load_config(SETTING, work_dir=folder, options=cfg_options)
-    with naming(cfg):
+    with errors_name_their_source(cfg):
         return measure(adapt(cfg, clients, samples, test_images), repeats, amp)
 
 
@@ -230,7 +230,7 @@ def small_clients(
         cfg = load_config(SETTING, work_dir=folder / name)
         cfg.data_root = str(folder / "noise")
         cfg.model = {**model, "num_classes": 10}
-        with naming(cfg):
+        with errors_name_their_source(cfg):
             cfg = adapt(cfg, per_round, samples, 100)
             partition = {"type": "HomogeneousPartition", "num_clients": clients}
             cfg.train_dataloader.partition = partition

@@ -19,7 +19,7 @@ from benchmarks import engine
 from benchmarks.engine import CONFIGS, EngineRounds, in_own_process
 from fedseg.core.client_data import ClientData, Job, JobStream
 from fedseg.core.forward import prepare_batch
-from fedseg.runner.experiment import load_config, naming
+from fedseg.runner.experiment import errors_name_their_source, load_config
 from fedseg.runner.runner import FederatedRunner
 
 MEMORY_CLIENTS = (5, 50)
@@ -85,7 +85,7 @@ def segmentation(
     cfg = load_config(config, work_dir=folder, options=cfg_options)
     engine.make_streets(cfg)
     cfg.train_cfg.amp = amp
-    with naming(cfg):
+    with errors_name_their_source(cfg):
         peaks = {f"{n} clients": in_own_process(peak_of_round, cfg, n) for n in MEMORY_CLIENTS}
         measured = measure(cfg, repeats, clients, local_steps)
     return {**measured, "peak memory, MiB": peaks}
@@ -152,7 +152,7 @@ def evaluation(
     """Time an evaluation beside the forward passes alone, and loading."""
     cfg = load_config(config, work_dir=folder, options=cfg_options)
     engine.make_streets(cfg)
-    with naming(cfg):
+    with errors_name_their_source(cfg):
         runner = FederatedRunner.from_cfg(engine.strip(cfg, 1))
         runner.build_federation()
     test = runner.val_loop.sets[-1]
