@@ -27,7 +27,7 @@ def restoring_threads(number: int | None = None) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def find_fault(weights: Tensor) -> str | None:
+def find_weights_fault(weights: Tensor) -> str | None:
     """Why no training can have given these weights or statistics, or None."""
     if not torch.isfinite(weights).all():
         return "is not finite"

@@ -330,27 +330,34 @@ def build(
 
     Args:
         registry: where ``config["type"]`` is looked up.
-        config: a dict with a ``type``, or an object that is built already (returned as it is).
+        config: a dict with a ``type``; or the component itself, made in Python, which is returned.
         field: where the config stands, for the message, for example ``"algorithm"``.
         injected: arguments that the run sets, not the config.
         base: the class that it must be of.
-        keys: what else may stand there, which is read before; messages list it.
+        keys: of the config that are no arguments and were taken out of it; messages list them.
         defaults: arguments for keys that the config leaves out.
     """
     injected = injected or {}
     optional = (*keys, *defaults)
     check_component(registry, config, field, injected=injected, base=base, optional=optional)
     component = config
-    if isinstance(config, PLAIN):  # else it is built already
-        try:
-            component = registry.build({**config, **injected}, default_args=defaults or None)
-        except MISTAKES as error:
-            reason = error if isinstance(error, TypeError | ValueError) else repr(error)
-            message = f"{field}: {config['type']}: {reason} ({DEBUG}=1 shows where)"
-            raise ConfigError(message) from error
+    if isinstance(config, PLAIN):
+        component = _construct(registry, {**config, **injected}, defaults, field)
     if not isinstance(component, base):
         raise ConfigError(f"{field}.type: {type(component).__name__} is not a {base.__name__}")
     return component
+
+
+def _construct(
+    registry: Registry, config: dict[str, Any], defaults: dict[str, Any], field: str
+) -> Any:
+    """Call the class or function of a checked config; a mistake in there is a ConfigError."""
+    try:
+        return registry.build(config, default_args=defaults or None)
+    except MISTAKES as error:
+        reason = error if isinstance(error, TypeError | ValueError) else repr(error)
+        message = f"{field}: {config['type']}: {reason} ({DEBUG}=1 shows where)"
+        raise ConfigError(message) from error
 
 
 def check_component(

@@ -20,7 +20,12 @@ def main() -> None:
     arguments = parser.parse_args()
     from fedseg.config.check import check_unknown_keys
     from fedseg.config.compose import compose, setting_file
-    from fedseg.config.layers import CONFIGS, find_layer, layers_of
+    from fedseg.config.layers import (
+        CONFIGS,
+        errors_name_their_source,
+        find_layer,
+        layers_of,
+    )
     from fedseg.config.roles import select
     from fedseg.runner.experiment import override_fields
 

@@ -17,6 +17,9 @@ from fedseg.errors import ConfigError
 class Job:
     """One client's pass over its data in one exchange of one round.
 
+    It names the batches, also of a later round, to the loader, as a
+    :class:`~fedseg.core.messages.Task` names the work, with the client's state, to the trainer.
+
     Attributes:
         round: from 1.
         exchange: of the round, from 0.

@@ -158,7 +158,7 @@ class Update:
 
 @dataclass(frozen=True)
 class Task:
-    """One client's work in an exchange.
+    """One client's work in an exchange, whoever trains it; its batches are those of a ``Job``.
 
     Attributes:
         round: from 1.
@@ -193,7 +193,6 @@ class ClientResult:
         counters: its integer buffers, flat.
         state: what it keeps until its next round, by name.
         loss: mean loss over its local steps.
-        norms: of what is sent, by name; the validation computes them.
     """
 
     task: Task
@@ -202,7 +201,6 @@ class ClientResult:
     counters: Tensor
     state: dict[str, Tensor]
     loss: float
-    norms: dict[str, float] = field(default_factory=dict)
 
 
 def _bytes_of_other_shapes(

@@ -9,7 +9,7 @@ from fedseg.core.aggregate import Outcome
 from fedseg.core.client_data import Job
 from fedseg.core.messages import ClientResult, Message, Task
 from fedseg.engine.trainer import ClientTrainer
-from fedseg.engine.validation import check_contract, find_fault
+from fedseg.engine.validation import check_contract, find_update_fault, measure_norms
 from fedseg.registry import EXECUTORS
 
 MAX_BLOCKS = 128
@@ -32,14 +32,14 @@ def train_block(trainer: ClientTrainer, tasks: list[Task], message: Message) -> 
     carries its update as it is: half the size of its weighted sum in float64.
     """
     if len(tasks) == 1:
-        result, outcome = _train(trainer, tasks[0], message)
+        result, outcome = _train_and_check(trainer, tasks[0], message)
         if outcome.reason is None:
             outcome.result = result
         yield outcome
         return
     block = trainer.algorithm.new_aggregate()
     for task in tasks:
-        result, outcome = _train(trainer, task, message)
+        result, outcome = _train_and_check(trainer, task, message)
         if outcome.reason is None:
             block.add(result)
         if task is tasks[-1] and block.num_clients:
@@ -47,19 +47,22 @@ def train_block(trainer: ClientTrainer, tasks: list[Task], message: Message) -> 
         yield outcome
 
 
-def _train(trainer: ClientTrainer, task: Task, message: Message) -> tuple[ClientResult, Outcome]:
+def _train_and_check(
+    trainer: ClientTrainer, task: Task, message: Message
+) -> tuple[ClientResult, Outcome]:
+    """Train a client; returns its result, and what the server is told of it."""
     result = trainer.train(task, message)
     if task.exchange not in trainer.checked_exchanges:
         check_contract(result, message, trainer.algorithm, trainer.payloads)
         trainer.checked_exchanges.add(task.exchange)
-    reason = find_fault(result, message)
+    norms = measure_norms(result)
     outcome = Outcome(
         task=task,
         state=result.state,
         loss=result.loss,
         size=result.update.size(message.w.shape),
-        norms=result.norms,
-        reason=reason,
+        norms=norms,
+        reason=find_update_fault(result, norms, message.norm_limits),
     )
     return result, outcome
 

@@ -114,25 +114,36 @@ def _check_tensor(field: str, value: object, shape: tuple[int, ...], like: Tenso
         )
 
 
-def find_fault(result: ClientResult, message: Message) -> str | None:
+def measure_norms(result: ClientResult) -> dict[str, float]:
+    """Measure the norms of what a client sends, by name; NaN: not all of it is finite."""
+    update = result.update
+    norms = {}
+    for name, vector in {**update.vectors, "buffers": result.buffers, **update.payloads}.items():
+        norm = finite_norm(vector.detach().flatten())
+        norms[name] = math.nan if norm is None else norm
+    return norms
+
+
+def find_update_fault(
+    result: ClientResult, norms: Mapping[str, float], limits: Mapping[str, float]
+) -> str | None:
     """Why an update must be rejected, or None if it counts.
 
-    The norms of what is sent are noted in ``result.norms``.
+    Args:
+        result: with the update, the buffers and the client's new state.
+        norms: by :func:`measure_norms`.
+        limits: of the norms, by :func:`norm_limits`.
     """
-    update = result.update
-    for name, weight in update.weights.items():
+    for name, weight in result.update.weights.items():
         if not isinstance(weight, Real) or not math.isfinite(weight) or weight < 0:
             return f"its weight {name} is {weight}, not a finite number of at least 0"
-    for name, number in update.numbers.items():
+    for name, number in result.update.numbers.items():
         if not math.isfinite(number):
             return f"{name} is not finite"
-    sent = {**update.vectors, "buffers": result.buffers, **update.payloads}
-    for name, vector in sent.items():
-        norm = finite_norm(vector.detach().flatten())
-        if norm is None:
+    for name, norm in norms.items():
+        if math.isnan(norm):
             return f"{name} is not finite"
-        result.norms[name] = norm
-        limit = message.norm_limits.get(name, message.norm_limits.get("", math.inf))
+        limit = limits.get(name, limits.get("", math.inf))
         if norm > limit:
             return f"{name} has norm {norm:.3g}, train_cfg.max_norm_ratio allows {limit:.3g}"
     for name, tensor in result.state.items():

@@ -254,7 +254,7 @@ def _read_options(config: Mapping[str, Any], dataset: Any) -> DivisionOptions:
 
 
 def _add_mirrored(clients: Clients, originals: int) -> Clients:
-    """The clients with the mirrored sample of each of theirs, which follow ``originals`` samples."""
+    """The clients with mirrored samples, too, which follow so many ``originals`` in their order."""
     with_mirrored: Clients = {}
     for client, indices in clients.items():
         with_mirrored[client] = np.concatenate([indices, indices + originals])

@@ -7,7 +7,7 @@ give. The same config gives the same model, data and optimizer, to the last bit.
 import copy
 import hashlib
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import zip_longest
@@ -57,7 +57,7 @@ from fedseg.errors import ConfigError, DataError, lacks_memory
 from fedseg.evaluation.loops import FederatedValLoop
 from fedseg.evaluation.sets import EvaluationSet
 from fedseg.hooks.averaging import ModelAverage
-from fedseg.memory import find_fault
+from fedseg.memory import find_weights_fault
 from fedseg.models.lora import LoRA, with_adapters
 from fedseg.names import did_you_mean
 from fedseg.optim import OptimWrapper, build_local_optimizer
@@ -242,8 +242,10 @@ def build_schedulers(cfg: Config, local: OptimWrapper) -> list[Any]:
             raise ConfigError(
                 f"{field}.type: must be one of {known}, not {name}{replacement_of(name)}"
             )
-        end = {"end": cfg.train_cfg.max_rounds + issubclass(kind, ENDING)}
-        options = config if issubclass(kind, ENDLESS) else {**end, **config}
+        end = cfg.train_cfg.max_rounds
+        if issubclass(kind, ENDING):
+            end += 1
+        options = config if issubclass(kind, ENDLESS) else {"end": end, **config}
         schedulers.append(build(PARAM_SCHEDULERS, options, field, optimizer=local))
     return schedulers
 
@@ -307,18 +309,29 @@ def build_vectors(model: nn.Module, cfg: Config) -> FlatModel:
         ConfigError: weights cannot be read, or are not finite; ``freeze`` or ``lora`` do not fit.
     """
     torch.manual_seed(seed_for(cfg.randomness.seed, "init"))
+    _draw_weights(model)
+    frozen = _frozen_parts(model, cfg)
+    if cfg.model.get("lora") is not None:
+        LoRA.from_config(cfg.model.lora).add_to(model, frozen)
+    return FlatModel(model, cfg.get("channels_last", True), frozen)
+
+
+def _draw_weights(model: nn.Module) -> None:
+    """Give a model its initial weights, of a file where its config names one, and check them."""
     if hasattr(model, "init_weights"):
         with _reading_weights():
             model.init_weights()
     for name, tensor in model.state_dict().items():
-        if fault := find_fault(tensor):
+        fault = find_weights_fault(tensor)
+        if fault is not None:
             raise ConfigError(f"model: {name} {fault}: take another model.weights or init_cfg")
+
+
+def _frozen_parts(model: nn.Module, cfg: Config) -> Collection[str]:
+    """The names of the parameters that ``model.freeze`` keeps at their initial values."""
     freeze = cfg.model.get("freeze") or ()
     check_value("model.freeze", freeze, str | Sequence[str])
-    frozen = part_names(model, freeze, "model.freeze") if freeze else ()
-    if cfg.model.get("lora") is not None:
-        LoRA.from_config(cfg.model.lora).add_to(model, frozen)
-    return FlatModel(model, cfg.get("channels_last", True), frozen)
+    return part_names(model, freeze, "model.freeze") if freeze else ()
 
 
 @dataclass(frozen=True)
@@ -428,7 +441,9 @@ def assemble_trainer(
     local_loss = build_local_loss(cfg)
     postprocessors = build_postprocessors(cfg)
     _warn_of_random_weights(cfg, flat.model, warn)
-    algorithm.data = local_loss.data = data = build_client_data(cfg, flat, warn)
+    data = build_client_data(cfg, flat, warn)
+    algorithm.data = data
+    local_loss.data = data
     if not any(group["lr"] for group in local.optimizer.param_groups):
         warn("optim_wrapper.optimizer.lr: is 0: no client learns")
     if isinstance(algorithm, FedExLoRA) and cfg.get("averaging") is not None:

@@ -21,7 +21,7 @@ from fedseg.config.arguments import STRICT, read_model
 from fedseg.core.hook import FederatedHook
 from fedseg.errors import ConfigError, DataError, lacks_memory
 from fedseg.files import atomic_writer, own_path, sha256, write_text
-from fedseg.memory import find_fault, map_tensors
+from fedseg.memory import find_weights_fault, map_tensors
 from fedseg.metric_names import Metric
 from fedseg.registry import HOOKS
 from fedseg.runner.state_store import save_tensors
@@ -217,7 +217,7 @@ def check_weights(weights: Mapping[str, Any], where: str) -> None:
             check_weights(value, f"{where}: {name}")
         elif getattr(value, "layout", None) != torch.strided or not isinstance(name, str):
             raise DataError(f"{where}: {name}: is a {type(value).__name__}, no tensor")
-        elif fault := find_fault(value):
+        elif fault := find_weights_fault(value):
             raise DataError(f"{where}: {name}: {fault}; use an earlier checkpoint")
 
 

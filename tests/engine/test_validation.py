@@ -11,7 +11,12 @@ from fedseg.core.flat import FlatModel
 from fedseg.core.messages import ClientResult, Exchange, Payload, Task, Update
 from fedseg.core.server import Server
 from fedseg.core.vectors import finite_norm
-from fedseg.engine.validation import check_contract, find_fault, norm_limits
+from fedseg.engine.validation import (
+    check_contract,
+    find_update_fault,
+    measure_norms,
+    norm_limits,
+)
 from fedseg.errors import ConfigError
 
 NAN, INF = float("nan"), float("inf")
@@ -72,6 +77,10 @@ def test_a_client_that_did_no_local_steps_needs_no_delta(server):
         check_contract(result(sent), server, TwoSums(), {})
 
 
+def fault_of(sent, server):
+    return find_update_fault(sent, measure_norms(sent), server.norm_limits)
+
+
 def with_value(value):
     return torch.tensor([0, 0, value, 0, 0, 0])
 
@@ -92,21 +101,21 @@ FAULTS = {
 @pytest.mark.parametrize("case", FAULTS)
 def test_an_update_that_is_not_finite_is_rejected(server, case):
     update, reason = FAULTS[case]
-    found = find_fault(result(update), server)
+    found = fault_of(result(update), server)
     assert found is None if reason is None else found.startswith(reason)
 
 
 def test_buffers_and_client_states_are_checked_too(server):
     bad = torch.tensor([0, NAN, 0, 0])
-    assert find_fault(result(sound(), bad), server) == "buffers is not finite"
+    assert fault_of(result(sound(), bad), server) == "buffers is not finite"
     state = {"round": torch.tensor(3), "dual": torch.full((6,), NAN)}
-    assert find_fault(result(sound(), None, state), server) == "state dual is not finite"
+    assert fault_of(result(sound(), None, state), server) == "state dual is not finite"
 
 
 def test_a_model_without_buffers_passes():
     server = Server(FlatModel(nn.Linear(2, 1)), 1)
     sent = result(Update({"delta": torch.zeros_like(server.w)}), torch.zeros(0))
-    assert find_fault(sent, server) is None
+    assert fault_of(sent, server) is None
 
 
 def test_what_is_sent_may_be_so_long_and_no_longer(server):
@@ -115,13 +124,15 @@ def test_what_is_sent_may_be_so_long_and_no_longer(server):
     vectors = {"delta": torch.ones(6), "extra": torch.full((6,), 12.0)}
     state = {"dual": torch.full((6,), 1e30)}
     sent = result(Update(vectors), torch.full((4,), 14.0), state)
-    assert find_fault(sent, server) is None
-    assert sent.norms == pytest.approx({"delta": 6**0.5, "extra": 12 * 6**0.5, "buffers": 28})
+    assert fault_of(sent, server) is None
+    assert measure_norms(sent) == pytest.approx(
+        {"delta": 6**0.5, "extra": 12 * 6**0.5, "buffers": 28}
+    )
     for name in (*vectors, "buffers"):
         parts = {**vectors, "buffers": torch.full((4,), 14.0)}
         parts[name] = 1.3 * parts[name]
         buffers = parts.pop("buffers")
-        assert find_fault(result(Update(parts), buffers), server).startswith(f"{name} has norm")
+        assert fault_of(result(Update(parts), buffers), server).startswith(f"{name} has norm")
 
 
 def test_limits_follow_the_last_round():
