@@ -27,7 +27,10 @@ class LocalOptimizer(Protocol):
     passes: int
 
     def gradient(self, client: "Client", replay: bool = False) -> None:
-        """Compute this step's gradient in ``client.grad``; leaves ``client.w`` unchanged."""
+        """Compute this step's gradient in ``client.grad``; leaves ``client.w`` unchanged.
+
+        ``replay``: True if the caller has already taken a gradient of this batch.
+        """
 
     def step(self) -> None:
         """One step along ``grad``."""
@@ -189,7 +192,11 @@ class Client:
         return self._trainer.prepare(self, batch)
 
     def model_loss(self) -> Tensor:
-        """The model's own loss of the batch, a 0-d tensor with a graph."""
+        """The model's own loss of the batch, a 0-d tensor with a graph.
+
+        It enters :meth:`autocast` although :meth:`backward` has, for algorithms that call it
+        elsewhere.
+        """
         with self.autocast():
             return total_loss(forward(self.model, self.batch, "loss"))
 
@@ -210,8 +217,9 @@ class Client:
         :meth:`FlatModel.backward`.
 
         Args:
-            replay: a second pass over the same minibatch (SAM): the model draws the same random
-                numbers (dropout) again, and ``loss`` keeps the first pass's value.
+            replay: True if the caller has already taken a gradient of this batch (SAM's second
+                pass): the model draws the same random numbers (dropout) again, and ``loss`` keeps
+                the first pass's value.
 
         Returns:
             The loss, a 0-d tensor.

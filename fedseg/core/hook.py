@@ -66,9 +66,35 @@ class Run(Protocol):
 class FederatedHook(Hook):
     """An MMEngine hook with the stages of federated training; override what you need.
 
-    MMEngine's own stages are also called, where they apply: ``before_run``,
-    ``before_train``, ``before_train_epoch`` and ``after_train_epoch`` (a round), ``before_val``,
-    ``after_val_epoch(metrics)``, ``after_val``, ``after_train``, ``after_run``.
+    The stages in the order of a run; those that are no methods here are MMEngine's. (A test has
+    ``before_test``, ``after_test_epoch``, ``after_test`` for those of ``val``.) Before them all
+    the runner calls ``bind``.
+
+    ======================  ==============  =====================================================
+    Stage                   Called by       For
+    ======================  ==============  =====================================================
+    ``before_run``          the runner      what needs the built run
+    ``register_stores``     the runner      opening stores, before a checkpoint restores them
+    ``before_train``        the loop        the first of the rounds of this process
+    ``before_train_epoch``  the loop        as ``before_round``, earlier; for MMEngine's hooks
+    ``before_round``        the loop        rates of the round, changes of the global model
+    ``before_client``       the trainer     changing what the client starts with
+    ``after_local_steps``   the trainer     watching long local training
+    ``after_client``        the trainer     adding payloads to the update, or changing it
+    ``after_result``        the loop        watching clients as their results come
+    ``after_aggregate``     the loop        reading the payloads' sums
+    ``after_round``         the loop        averages of models, entries of the history's line
+    ``before_val``          the evaluation  the first of the test sets
+    ``before_val_domain``   the evaluation  loading the statistics of a domain
+    ``after_val_batch``     the evaluation  progress
+    ``after_val_epoch``     the evaluation  ``metrics`` of all test sets
+    ``after_val``           the evaluation  the end of an evaluation
+    ``after_train_epoch``   the loop        saving: the round's line is in the history
+    ``on_interrupt``        the loop        undoing what the round in progress has changed
+    ``after_stop``          the loop        closing what is open, also after an error
+    ``after_train``         the loop        the end of the rounds
+    ``after_run``           the runner      what needs the results
+    ======================  ==============  =====================================================
 
     Attributes:
         payloads: what it adds to updates in ``after_client`` and reads in ``after_aggregate``.

@@ -85,7 +85,8 @@ class Message:
     """Sent to every participant of an exchange.
 
     Attributes:
-        w: the parameters to start from, flat.
+        w: the parameters to start from, flat; in one process the server's own tensor, which no
+            client may change.
         buffers: the global float buffers (BatchNorm statistics), flat.
         counters: the global integer buffers, flat.
         extras: further tensors of the algorithm, for example a control variate;

@@ -187,7 +187,7 @@ class SegmentationDataset(Dataset):
                 f"of {list(label.shape)}; only with test_mode=True may they differ"
             )
         return {
-            "inputs": torch.from_numpy(np.stack(cv2.split(image))),
+            "inputs": torch.from_numpy(np.ascontiguousarray(image.transpose(2, 0, 1))),
             "data_samples": torch.from_numpy(np.ascontiguousarray(label)),
         }
 
@@ -251,40 +251,55 @@ class SegmentationDataset(Dataset):
 
     def _read_splits(self, folders: Sequence[str], wanted: str | Sequence[str] | None) -> None:
         """List the samples of the wanted users of the splits."""
+        self._check_folders(folders)
+        splits = [read_split(folder) for folder in folders]
+        checksums = [split.checksum for split in splits]
+        self.split_checksum = checksums[0] if len(splits) == 1 else digest(checksums)
+        samples_by_user: dict[str, list[tuple[str, str]]] = {}
+        for split in splits:
+            for user, samples in split.users.items():
+                samples_by_user.setdefault(user, []).extend(samples)
+        image_root = os.path.join(self.data_root, self.image_root)
+        label_root = os.path.join(self.data_root, self.label_root)
+        self.users = []
+        self.positions = []
+        self.domains = []
+        self.files = []
+        for user in self._choose_users(wanted, samples_by_user):
+            for position, (image, label) in enumerate(samples_by_user[user]):
+                self.users.append(user)
+                self.positions.append(position)
+                self.domains.append(self._domain_of(user, image, label))
+                self.files.append(
+                    (os.path.join(image_root, image), os.path.join(label_root, label))
+                )
+
+    def _check_folders(self, folders: Sequence[str]) -> None:
+        """Raise DataError if the folder of the data or of a split is not there."""
         places = [("data_root", self.data_root), *(("split", folder) for folder in folders)]
         for field, folder in places:
             if not os.path.isdir(folder):
                 fault = "is no folder" if os.path.exists(folder) else "does not exist"
                 fix = f"make it with {made_by(self.tool, self.data_root)}, or set dataset.{field}"
                 raise DataError(f"{folder}: {fault}: {fix}")
-        splits = [read_split(folder) for folder in folders]
-        checksums = [split.checksum for split in splits]
-        self.split_checksum = checksums[0] if len(splits) == 1 else digest(checksums)
-        held: dict[str, list[tuple[str, str]]] = {}
-        for split in splits:
-            for user, samples in split.users.items():
-                held.setdefault(user, []).extend(samples)
-        users = [*held] if wanted is None else wanted
+
+    def _choose_users(
+        self, wanted: str | Sequence[str] | None, known_users: Collection[str]
+    ) -> Sequence[str]:
+        """The users of ``dataset.users``; ConfigError if one is unknown or is named twice."""
+        users = [*known_users] if wanted is None else wanted
         if isinstance(users, str):
             users = [users]
         for user, count in Counter(users).items():
-            if user not in held:
-                known = ", ".join([*held][:8])
+            if user not in known_users:
+                known = ", ".join([*known_users][:8])
                 must = f"must name users of {self.split} ({known}, ...)"
                 raise ConfigError(f"dataset.users: {must}, not {user!r}.")
             if count > 1:
                 raise ConfigError(f"dataset.users: names {count} times {user!r}: name it once.")
         if not users:
             raise ConfigError("dataset.users: is empty: None takes every user")
-        samples = [(user, *sample) for user in users for sample in held[user]]
-        self.users = [user for user, _, _ in samples]
-        self.positions = [n for user in users for n in range(len(held[user]))]
-        self.domains = [self._domain_of(user, *sample) for user, *sample in samples]
-        image_root = os.path.join(self.data_root, self.image_root)
-        label_root = os.path.join(self.data_root, self.label_root)
-        self.files = [
-            (os.path.join(image_root, x), os.path.join(label_root, y)) for _, x, y in samples
-        ]
+        return users
 
     def _domain_of(self, user: str, image: str, label: str) -> str:
         """The domain of a sample of the split; DataError if its paths do not fit the templates."""

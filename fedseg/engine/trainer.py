@@ -114,20 +114,26 @@ class ClientTrainer:
         """One local step on ``client.batch``; nothing in it waits for the device."""
         with torch.enable_grad():
             self.algorithm.gradient(client)
+        self._correct(client)
+        self.local.step()  # clips the gradient where clip_grad is set, then torch's own step
+        self.algorithm.after_step(client)
+        client.loss_sum += client.loss
+
+    def _correct(self, client: Client) -> None:
+        """Let the algorithm correct the gradient of the parameters that it may reach."""
         mask = client.uncorrected_parameters
         if mask is None:
             self.algorithm.correct(client)
-        else:
-            gradient = client.grad.clone()
-            self.algorithm.correct(client)
-            torch.where(mask, gradient, client.grad, out=client.grad)
-        self.local.step()
-        self.algorithm.after_step(client)
-        client.loss_sum += client.loss
+            return
+        gradient = client.grad.clone()
+        self.algorithm.correct(client)
+        torch.where(mask, gradient, client.grad, out=client.grad)
 
     def train(self, task: Task, message: Message) -> ClientResult:
         """Load the message, do the client's local steps, and return its update."""
         exchange = self.algorithm.exchanges[task.exchange]
+        # In one process these are the server's own tensors. Torch counts the changes in place of
+        # each for autograd, as its _version, which no public name has
         received = [message.w, *message.extras.values(), *message.payloads.values()]
         versions = [tensor._version for tensor in received]
         client = self._load(task, message)

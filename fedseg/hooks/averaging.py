@@ -30,6 +30,11 @@ Start = NonNegativeInt | Annotated[float, Interval(ge=0, le=1)]
 class ModelAverage(FederatedHook):
     """Base of the averages.
 
+    ``start`` is as configured, ``first_round(max_rounds)`` its round in a run of so many, and
+    ``start_round`` that number once a run trains. With ``start=0.75`` in 1500 rounds both are 1125,
+    and :class:`SWA` with a cycle of 10 collects its first model, ``first_model(1125)``, in round
+    1130.
+
     Args:
         start: first round of the average: a fraction of all rounds (float, rounded up), or a round
             (int).

@@ -59,7 +59,11 @@ def temporary_seed(seed: int) -> Iterator[None]:
 
 
 class SeededDataset(Dataset):
-    """Any data set, asked by ``(index, seed)``.
+    """Any data set, asked by ``(index, seed)``, which makes whole batches.
+
+    Torch's fetcher calls ``__getitems__`` with a batch's keys where a data set has it, and gives
+    what it returns to the loader's ``collate_fn``. Here it returns the batch, and not a list of
+    samples, as an error in it can then name its samples; :func:`_pass_on` is the ``collate_fn``.
 
     A data set that says ``seeded = True`` takes that key itself. For any other, Python's, NumPy's
     and torch's global generators are seeded for the sample, and put back afterwards, so that its
@@ -332,6 +336,7 @@ class StreamingData(PartitionedData):
 
     def start(self, jobs: Iterable[Job]) -> None:
         self.close()
+        # iterated twice: by the loader, which is ahead, and by what is asked for batches
         jobs = jobs if isinstance(jobs, JobStream) else list(jobs)
         self._expected = iter(jobs)
         keys = (keys for job in jobs for keys in self.batch_keys(job))

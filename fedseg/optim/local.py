@@ -121,8 +121,8 @@ class OptimWrapper(MMEngineOptimWrapper):
 
         Args:
             client: at the weights where the gradient is wanted.
-            replay: a further gradient over the same minibatch, at other weights; see
-                :meth:`fedseg.core.client.Client.backward`.
+            replay: True if the caller has already taken a gradient of this batch, at other
+                weights; see :meth:`fedseg.core.client.Client.backward`.
         """
         client.backward(replay)
 

@@ -82,6 +82,13 @@ class SAMOptimWrapper(OptimWrapper):
         self.radius = linear_warmup(self.rho0, self.rho, self.rho_rounds, round_)
 
     def gradient(self, client: Client, replay: bool = False) -> None:
+        """Compute the gradient at the perturbed weights in ``client.grad``.
+
+        Args:
+            client: at the weights that are perturbed; they are restored.
+            replay: True if the caller has already taken a gradient of this batch: then the first
+                pass is a replay, too. The second one always is.
+        """
         self._center.copy_(client.w)
         if self.approximate:
             self._gradient_along_the_last(client, replay)

@@ -23,7 +23,7 @@ from fedseg.runs.history import read_history
 
 
 class ClientSampler:
-    """Chooses the participants of each round. Subclasses define :meth:`participants`."""
+    """Chooses the participants of each round. Subclasses define :meth:`draw`."""
 
     clients: Sequence[str]
     seed: int
@@ -33,19 +33,13 @@ class ClientSampler:
         self.clients, self.seed = clients, seed
 
     def participants(self, round_: int) -> list[int]:
-        """Positions of the clients of 1-based round ``round_``, ascending."""
-        raise NotImplementedError
+        """Positions of the clients of 1-based round ``round_``, ascending.
 
-
-def build_sampler(config: Mapping[str, Any], clients: Sequence[str], seed: int) -> ClientSampler:
-    """Build and bind a sampler, whose draws are checked: it may be the user's own."""
-    sampler = build(SAMPLERS, config, "client_sampler", base=ClientSampler)
-    count = len(clients)
-    sampler.bind(clients, seed)
-    draw, name = sampler.participants, type(sampler).__name__
-
-    def participants(round_: int) -> list[int]:
-        drawn = draw(round_)
+        Raises:
+            ConfigError: :meth:`draw`, which may be the user's own, gives something else.
+        """
+        count = len(self.clients)
+        drawn = self.draw(round_)
         try:
             positions = [operator.index(position) for position in drawn]
         except TypeError:
@@ -53,12 +47,20 @@ def build_sampler(config: Mapping[str, Any], clients: Sequence[str], seed: int) 
         ascending = all(a < b for a, b in pairwise(positions))
         if not ascending or any(not 0 <= position < count for position in positions):
             raise ConfigError(
-                f"client_sampler: {name}.participants({round_}) must be positions below {count}, "
-                f"ascending, not {drawn}"
+                f"client_sampler: {type(self).__name__}.draw({round_}) must be positions below "
+                f"{count}, ascending, not {drawn}"
             )
         return positions
 
-    sampler.participants = participants
+    def draw(self, round_: int) -> Sequence[int]:
+        """Choose the participants of a round, see :meth:`participants`; the seed is ``seed``."""
+        raise NotImplementedError
+
+
+def build_sampler(config: Mapping[str, Any], clients: Sequence[str], seed: int) -> ClientSampler:
+    """Build a sampler, and tell it the clients and the seed."""
+    sampler = build(SAMPLERS, config, "client_sampler", base=ClientSampler)
+    sampler.bind(clients, seed)
     return sampler
 
 
@@ -86,14 +88,14 @@ class UniformSampler(ClientSampler):
                 f"has only {len(clients)}"
             )
 
-    def participants(self, round_: int) -> list[int]:
+    def draw(self, round_: int) -> Sequence[int]:
         total = len(self.clients)
         count = total if self.clients_per_round == "all" else self.clients_per_round
         if count == total:
             return list(range(total))
-        return sorted(self.draw(round_, total, count))
+        return sorted(self.choose(round_, total, count))
 
-    def draw(self, round_: int, total: int, count: int) -> list[int]:
+    def choose(self, round_: int, total: int, count: int) -> list[int]:
         """``count`` of ``total`` clients in any order."""
         rng = generator_for(self.seed, "participants", round_)
         return rng.choice(total, size=count, replace=False).tolist()
@@ -103,7 +105,7 @@ class UniformSampler(ClientSampler):
 class RoundSeededSampler(UniformSampler):
     """FedDrive's draws: NumPy's legacy generator, seeded by the 0-based round in every run."""
 
-    def draw(self, round_: int, total: int, count: int) -> list[int]:
+    def choose(self, round_: int, total: int, count: int) -> list[int]:
         rng = np.random.RandomState(round_ - 1)
         return rng.choice(total, size=count, replace=False).tolist()
 
@@ -124,7 +126,7 @@ class PoissonSampler(UniformSampler):
     def __init__(self, clients_per_round: Positive | Literal["all"]) -> None:
         self.clients_per_round = clients_per_round
 
-    def participants(self, round_: int) -> list[int]:
+    def draw(self, round_: int) -> Sequence[int]:
         draws = generator_for(self.seed, "participants", round_).random(len(self.clients))
         return np.flatnonzero(draws < self.rate).tolist()
 
@@ -179,7 +181,7 @@ class FixedSampler(ClientSampler):
                 raise ConfigError(f"client_sampler: round {number} names a client twice")
             self._positions.append(sorted(position[client] for client in ids))
 
-    def participants(self, round_: int) -> list[int]:
+    def draw(self, round_: int) -> Sequence[int]:
         if round_ > len(self._positions) and not self.repeat:
             raise ConfigError(
                 f"client_sampler: participants are given for {len(self._positions)} rounds, "

@@ -199,7 +199,7 @@ class Draws(ClientSampler):
     def __init__(self, drawn: list | None):
         self.drawn = drawn
 
-    def participants(self, round_):
+    def draw(self, round_):
         return self.drawn
 
 
