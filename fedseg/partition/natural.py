@@ -98,15 +98,16 @@ class FixedPartition:
         self.clients = clients
         if file is not None:
             self.clients = read_model(ClientFile, read_json(file), file).root
-        self.images = None  # the checksum of the images that the file was made of
+        self.images_sha256: str | None = None  # of the images that the file was made of
         if file is not None:
             with suppress(DataError, AttributeError):  # no note is there, or somebody else's
-                self.images = read_json(Path(file).with_suffix(NOTE)).get("images_sha256")
+                self.images_sha256 = read_json(Path(file).with_suffix(NOTE)).get("images_sha256")
 
     def __call__(self, dataset: Any) -> Clients:
         """Client id -> indices into ``dataset``, int64, in the order given."""
-        of = self.images
-        if of is not None and getattr(dataset, "split_checksum", None) not in (None, of):
+        expected = self.images_sha256
+        checksum = getattr(dataset, "split_checksum", None)
+        if expected is not None and checksum not in (None, expected):
             raise DataError(
                 f"{self.where}: was created for other images, or for these in another order, "
                 "according to the note beside it: create it again, or prepare the images in its "
