@@ -156,8 +156,8 @@ class Method:
     def name_rank(self) -> tuple[int, str]:
         """Its place in an experiment's name: (slot, name); without slots last, as they are given.
 
-        A name begins with what a reader compares, but the rates that a network sets are changed by
-        other methods, so that it comes late in a name and first in :attr:`merge_rank`.
+        A name has the network near its end; :attr:`merge_rank` has it first, for other methods
+        change the rates that it sets.
         """
         if not self.slots:
             return len(SLOTS), ""

@@ -83,8 +83,8 @@ from fedseg.runs.results import write_results
 class FederatedRunner(Runner):
     """Runs federated training, and evaluation by domain, from a config.
 
-    Use :meth:`from_cfg`, then :meth:`train` or :meth:`test`. What hooks may use of it is
-    :class:`fedseg.core.hook.Run`; besides the attributes below.
+    Use :meth:`from_cfg`, then :meth:`train` or :meth:`test`. It has the attributes of
+    :class:`fedseg.core.hook.Run`, which hooks may use, and those below.
 
     ``__init__`` sets what has a value from the start, and then calls MMEngine's, which keeps its
     arguments (``cfg``, ``work_dir``, the configs of data and loops, ``_resume``) and calls these
