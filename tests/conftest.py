@@ -18,6 +18,7 @@ import pytest
 import torch
 from named_options import unknown_options
 
+import fedseg.mmengine_optim  # noqa: F401 (before helpers import MMEngine's models)
 from fedseg.commands import main as command
 from fedseg.config import compose
 from fedseg.files import sha256
@@ -186,7 +187,8 @@ def wide_run(run_copy: Path) -> Path:
 def configs_read_once() -> Iterator[None]:
     """Config files, which do not change, are read once: thousands of experiments are composed."""
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("read_file", "inherited_files", "read_method", "setting_file"):
+        names = ("read_file", "inherited_files", "method_files", "read_method", "setting_file")
+        for name in names:
             patch.setattr(compose, name, functools.cache(getattr(compose, name)))
         yield
 

@@ -1,5 +1,8 @@
 """The stages of a federated run at which a hook may act, and what it sees of the run."""
 
+# before what imports MMEngine's optimizers itself
+import fedseg.mmengine_optim  # noqa: F401, isort: skip
+
 from collections.abc import Sequence
 from logging import Logger
 from typing import Any, Protocol

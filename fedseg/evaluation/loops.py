@@ -1,5 +1,8 @@
 """The loops that evaluate a run's model: between rounds, and of a checkpoint."""
 
+# before what imports MMEngine's optimizers itself
+import fedseg.mmengine_optim  # noqa: F401, isort: skip
+
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,5 +1,8 @@
 """BiSeNetV2 (Yu et al., IJCV 2021) as in MMSegmentation, and with FedDrive's heads."""
 
+# before what imports MMEngine's optimizers itself
+import fedseg.mmengine_optim  # noqa: F401, isort: skip
+
 from collections.abc import Sequence
 
 import torch

@@ -1,5 +1,8 @@
 """From a loader's uint8 batch to what a network takes: normalized, on its device, in its dtype."""
 
+# before what imports MMEngine's optimizers itself
+import fedseg.mmengine_optim  # noqa: F401, isort: skip
+
 from collections.abc import Mapping, Sequence
 
 import torch

@@ -1,5 +1,8 @@
 """Initial weights from a local file."""
 
+# before what imports MMEngine's optimizers itself
+import fedseg.mmengine_optim  # noqa: F401, isort: skip
+
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path

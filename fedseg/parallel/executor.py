@@ -1,5 +1,8 @@
 """The executor that trains a round's clients on several workers, which are actors of Ray."""
 
+# before what imports MMEngine's optimizers itself
+import fedseg.mmengine_optim  # noqa: F401, isort: skip
+
 import re
 import sys
 import time

@@ -4,6 +4,9 @@ A worker process calls :func:`build_trainer`; the runner calls the steps of it a
 give. The same config gives the same model, data and optimizer, to the last bit.
 """
 
+# before what imports MMEngine's optimizers itself
+import fedseg.mmengine_optim  # noqa: F401, isort: skip
+
 import copy
 import hashlib
 import warnings

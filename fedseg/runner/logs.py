@@ -1,5 +1,8 @@
 """The part of a run's log that reaches the terminal, and Python's warnings in the log."""
 
+# before what imports MMEngine's optimizers itself
+import fedseg.mmengine_optim  # noqa: F401, isort: skip
+
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -4,6 +4,9 @@ They are MMEngine's visualization backends, chosen by ``visualizer.vis_backends`
 are: they write to ``vis_data`` in the work dir. The step is the round.
 """
 
+# before what imports MMEngine's optimizers itself
+import fedseg.mmengine_optim  # noqa: F401, isort: skip
+
 import json
 import math
 from collections.abc import Mapping
