@@ -18,6 +18,7 @@ SMALL = (
     "train_cfg.max_rounds=1",
     "train_cfg.val_interval=1",
     "client_sampler.clients_per_round=2",
+    "default_hooks.pictures.images=0",  # most of the time of such a run
 )
 
 

@@ -22,7 +22,10 @@ IMPORTED = (
     "fedseg.report.pictures",
     "fedseg.report.summary",
     "fedseg.runner.experiment",
+    "mmseg.models",
+    "timm",
     "torch.utils.tensorboard",
+    "yapf.yapflib.yapf_api",
 )
 
 
