@@ -12,6 +12,8 @@ import toyquad
 import toyseg
 from transcriptions import Federation, Local
 
+from fedseg.runner.state_store import Index, StateStore
+
 # What both sides use unless a test says otherwise.
 BATCH_SIZE = 4
 LOCAL = Local()
@@ -115,17 +117,35 @@ def run_engine(
     )
     toyseg.train(config)
     trace = Trace([], [], [], [], toyseg.history(config))
+    client_states = ClientStates(Path(config["work_dir"]))
     for i in range(1, rounds + 1):
         checkpoint = toyseg.checkpoint(config, i)
         trace.weights.append(flat(checkpoint["state_dict"]))
         mean = checkpoint.get("averaged_state_dict")
         trace.averaged.append(None if mean is None else flat(mean))
         trace.server.append({n: plain(t) for n, t in checkpoint["server"]["state"].items()})
-        states = toyseg.client_states(config, i)["clients"]
-        trace.clients.append(
-            {k: {n: plain(t) for n, t in state.items()} for k, state in states.items()}
-        )
+        trace.clients.append(client_states.of(checkpoint["stores"]["clients"]))
     return trace
+
+
+class ClientStates:
+    """The clients' states of a run's checkpoints; each row of the store is read once."""
+
+    def __init__(self, work_dir: Path) -> None:
+        self._store = StateStore(work_dir / "state" / "clients.sqlite")
+        self._rows: dict[tuple[str, int], dict[str, np.ndarray]] = {}
+
+    def of(self, index: Index) -> dict[str, dict[str, np.ndarray]]:
+        """Client -> vectors by name, as a checkpoint's index says."""
+        states = {}
+        for client, entry in index.items():
+            row = (client, entry["round"])
+            if row not in self._rows:
+                self._store.load_state_dict({client: entry})
+                tensors = self._store.get(client)
+                self._rows[row] = {name: plain(tensor) for name, tensor in tensors.items()}
+            states[client] = self._rows[row]
+        return states
 
 
 def plain(tensor: torch.Tensor) -> np.ndarray:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from transcriptions import FedAvg, Federation, Local, transcribed, weights
 
-ROUNDS = 40
+ROUNDS = 25
 LOCAL = Local(lr=example.LR, momentum=0.0, weight_decay=0.0, epochs=example.LOCAL_STEPS)
 
 
