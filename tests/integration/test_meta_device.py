@@ -230,17 +230,33 @@ def personal_parts(algorithm: str) -> list[str | None]:
 
 
 def combinations() -> list[tuple[str, str, str | None, str | None]]:
-    """Every algorithm, local optimizer and local loss, with the personal parts in turn.
+    """Every algorithm with every local loss; local optimizers and personal parts in turn.
 
-    With an algorithm and a local optimizer every personal part occurs, with some local loss.
+    So every two of an algorithm, a local optimizer, a local loss and a personal part occur.
     """
     rows = []
     for number, (algorithm, entry) in enumerate(ENTRIES.items()):
         parts = personal_parts(algorithm)
         optimizers = [name for name in OPTIMIZERS if name not in entry.refused]
-        for turn, (optimizer, local_loss) in enumerate(product(optimizers, LOCAL_LOSSES), number):
+        for turn, local_loss in enumerate(LOCAL_LOSSES, number):
+            optimizer = optimizers[turn % len(optimizers)]
             rows.append((algorithm, optimizer, local_loss, parts[turn % len(parts)]))
     return rows
+
+
+def test_every_two_are_combined():
+    """Those that go together: an algorithm refuses some local optimizers and personal parts."""
+    rows = combinations()
+    for algorithm, entry in ENTRIES.items():
+        own = [row for row in rows if row[0] == algorithm]
+        assert {optimizer for _, optimizer, _, _ in own} == OPTIMIZERS.keys() - entry.refused
+        assert {local_loss for _, _, local_loss, _ in own} == {*LOCAL_LOSSES}
+        assert {part for *_, part in own} == {*personal_parts(algorithm)}
+    with_losses = {(optimizer, local_loss) for _, optimizer, local_loss, _ in rows}
+    assert with_losses == {*product(OPTIMIZERS, LOCAL_LOSSES)}
+    with_parts = {(optimizer, part) for _, optimizer, _, part in rows}
+    assert with_parts == {*product(OPTIMIZERS, PERSONAL)}
+    assert {row[2:] for row in rows} == {*product(LOCAL_LOSSES, PERSONAL)}
 
 
 def every_position(counts: Tensor, as_tuple: bool) -> tuple[Tensor, Tensor]:
