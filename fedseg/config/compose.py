@@ -210,10 +210,7 @@ class Composition:
     @functools.cached_property
     def method_files(self) -> dict[str, Path]:
         """The methods' files by name: the suite's, and those in ``methods`` beside the config."""
-        files: dict[str, Path] = {}
-        for folder in (CONFIGS, self.path.resolve().parent):
-            for path in (folder / "methods").glob("*.py"):
-                files[path.stem] = path
+        files = {**method_files(CONFIGS), **method_files(self.path.resolve().parent)}
         return dict(sorted(files.items()))
 
     @functools.cached_property
@@ -378,6 +375,11 @@ def _find_setting(path: Path, setting: str) -> Path:
         f"{path}: setting: must be the name of a setting (fedseg list), or the path of a config "
         f"from the file's folder, not {setting!r}{hint}"
     )
+
+
+def method_files(folder: Path) -> dict[str, Path]:
+    """The files of the folder ``methods`` beside a config, by the methods' names."""
+    return {path.stem: path for path in (folder / "methods").glob("*.py")}
 
 
 def read_method(path: Path) -> Method:

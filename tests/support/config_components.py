@@ -99,10 +99,10 @@ def build_once(place: str, component_json: str) -> None:
 
 def check_components(config: Config) -> None:
     """Check everything that a config names; build its model and its images' transforms."""
-    complete = complete_config(config)
+    complete = complete_config(config).to_dict()
     for pattern, place in PLACES.items():
         registry = getattr(fedseg.registry, place.registry)
-        for field, component in find(complete.to_dict(), pattern):
+        for field, component in find(complete, pattern):
             options = {key: value for key, value in component.items() if key not in place.keys}
             if place.default:
                 options.setdefault("type", place.default)
@@ -111,6 +111,6 @@ def check_components(config: Config) -> None:
             needless = (*place.injected, *place.keys)
             check_component(registry, options, field, place.injected, optional=needless)
     for pattern in ("train_dataloader", "val_dataloader.*"):
-        for place, step in find(complete.to_dict(), f"{pattern}.dataset.pipeline.*"):
+        for place, step in find(complete, f"{pattern}.dataset.pipeline.*"):
             build_once(place.partition("[")[0], json.dumps(step, sort_keys=True))
-    build_once("model", json.dumps(complete.to_dict()["model"], sort_keys=True))
+    build_once("model", json.dumps(complete["model"], sort_keys=True))
