@@ -1,21 +1,14 @@
 """tools/train.py as a user calls it: the plan of a dry run, and damaged data."""
 
-import os
 import shutil
-import subprocess
-import sys
-from pathlib import Path
 
 import command_line
 
-ROOT = Path(__file__).parents[2]
-
 
 def test_a_dry_run_tells_the_plan_and_trains_nothing(small_config, tmp_path):
-    tool = [sys.executable, str(ROOT / "tools" / "train.py")]
-    command = [*tool, str(small_config), "--dry-run", "--work-dir", str(tmp_path / "run")]
-    environment = dict(os.environ, COLUMNS="120")
-    run = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
+    options = ("--dry-run", "--work-dir", tmp_path / "run")
+    wide = {"COLUMNS": "120"}
+    run = command_line.run("train.py", small_config, *options, environment=wide)
     assert run.returncode == 0, run.stderr
     rows = {
         line.split("│")[1].strip(): line.split("│")[2].strip()
