@@ -62,7 +62,8 @@ def find_samples(root: Path, layout: Layout, unofficial: bool) -> list[Sample]:
     if len(samples) < 2:
         raise DataError(
             f"{root}: has {len(samples)} images {layout.images} with label maps {layout.labels}: "
-            "name the folder that has them, or change these templates"
+            "name the folder that has them, or change these templates ({ending} is jpg, jpeg or "
+            "png)"
         )
     if not unofficial:
         _check_counts(root, layout, samples)
@@ -96,31 +97,46 @@ def read_images(root: Path, layout: Layout, samples: Sequence[Sample]) -> list[L
     findings = Findings(f"{root}: not all files can be used", "repair them, or take them away")
     findings.add("files", sorted(faults))
     findings.raise_any()
-    return [image for image in images if image is not None]
+    labeled = [image for image in images if image is not None]
+    _check_ids(root, layout, labeled)
+    return labeled
 
 
 def _read(root: Path, layout: Layout, sample: Sample) -> LabeledImage:
-    """Decode an image and its label map; DataError if they do not fit each other or the classes."""
+    """Decode an image and its label map; DataError if they are not of one size."""
     image, label = (str(root / path) for path in sample)
     picture, ids = read_image(image), layout.read_label(label)
     size = picture.shape[:2]
     if size != ids.shape:
         turned = size == ids.shape[::-1]
         exif = ", as displayed by its EXIF orientation" if turned else ""
-        raise DataError(f"{label}: is {ids.shape}, its image {size} (height, width){exif}")
-    pixels = np.bincount(ids.ravel(), minlength=256)
-    unknown = np.flatnonzero((layout.class_of == UNKNOWN) & (pixels > 0)).tolist()
-    if unknown:
-        fix = "" if layout.published else ": name the class of each id from 0 in --classes"
-        raise DataError(f"{label}: has label ids {unknown}, which no class has{fix}")
+        pixels = f"{ids.shape[1]}x{ids.shape[0]} pixels"
+        raise DataError(f"{label}: has {pixels}, its image {size[1]}x{size[0]}{exif}")
     return LabeledImage(
         image=sample[0],
         label=sample[1],
         domain=layout.domain_of(sample[0]),
         split=layout.split_of(sample[0]),
         size=size,
-        pixels=pixels,
+        pixels=np.bincount(ids.ravel(), minlength=256),
         digest=sha256(str(size).encode() + picture.tobytes()).digest(),
+    )
+
+
+def _check_ids(root: Path, layout: Layout, images: Sequence[LabeledImage]) -> None:
+    """Raise DataError if label maps have ids without a class."""
+    unknown = layout.class_of == UNKNOWN
+    examples = [image for image in images if image.pixels[unknown].any()]
+    if not examples:
+        return
+    total = np.sum([image.pixels for image in examples], axis=0)
+    ids = np.flatnonzero(unknown & (total > 0)).tolist()
+    fix = "take the label maps as they are published"
+    if not layout.published:
+        fix = "give --classes a line for each id from 0"
+    raise DataError(
+        f"{root}: {len(examples)} label maps, such as {examples[0].label}, have ids {ids} without "
+        f"a class: {fix}."
     )
 
 

@@ -68,10 +68,10 @@ def own_layout(root: Path, images: str | None, labels: str | None, classes: Path
         fault = check_path(template)
         if fault:
             raise ConfigError(f"{option}: {template!r} {fault}: write it relative to {root}.")
-    if not names_of(labels) or names_of(labels) - names_of(images):
-        raise ConfigError(
-            f"--labels: must have fields of --images, such as {{name}}, not {labels!r}."
-        )
+    if not names_of(labels):
+        raise ConfigError(f"--labels: must have fields of --images, not {labels!r}: add {{name}}.")
+    for name in sorted(names_of(labels) - names_of(images)):
+        raise ConfigError(f"--labels: {{{name}}} is no field of --images: add it there.")
     if labels.endswith(".json"):
         raise ConfigError(f"--labels: must be PNG files, not {labels!r}: give --from labelme.")
     if classes is None:

@@ -223,8 +223,10 @@ class SegmentationDataset(Dataset):
             )
         if cv2.countNonZero(cv2.LUT(raw, self._unknown)):
             unknown = np.unique(raw[self._unknown[raw] > 0]).tolist()
-            fault = f"{type(self).__name__} has no label ids {unknown}"
-            raise DataError(f"{label_path}: {fault}: is it a label map of this data set?")
+            raise DataError(
+                f"{label_path}: has ids {unknown}, which {type(self).__name__} does not know: give "
+                "them a class in label_ids, or ignore them by a larger num_ids."
+            )
         return image, cv2.LUT(raw, self._train_ids)
 
     def has_labels(self) -> bool:

@@ -149,7 +149,13 @@ def write_split(folder: str | Path, split: Split) -> Path:
     """Write a split as one file, ``folder/clients.json``; the same split gives the same bytes.
 
     Other ``*.json`` files of the folder are removed, for they would be read as part of the split.
+
+    Raises:
+        DataError: a user has no samples.
     """
+    for user, samples in split.users.items():
+        if not samples:
+            raise DataError(f"{folder}: user {user!r} has no images: leave it out, or add some.")
     file = Path(folder) / FILE_NAME
     data = {
         "users": list(split.users),

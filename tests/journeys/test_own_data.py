@@ -30,9 +30,9 @@ def test_own_data_set(terminal):
     walk(terminal, PAGE, instead)
 
 
-def test_a_data_set_in_one_file(terminal):
+def test_images_and_label_maps_of_ones_own(terminal):
     given.orchards(terminal.folder)
-    terminal.write("classes.txt", "void\nsoil\ntree\nsky\n")
+    terminal.write("data/orchards/classes.txt", "void\nsoil\ntree\nsky\n")
     for line in commands(blocks(ROOT / "docs/data_sets.md")[-1]):
         terminal.run(small(line))
 
