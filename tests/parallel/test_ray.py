@@ -70,7 +70,7 @@ def test_a_run_of_one_process_goes_on_with_workers_of_a_cluster(tmp_path, runnin
     toyseg.train(toyseg.merge(cut, {"train_cfg": {"max_rounds": 2}}))
     path = toyseg.write_config(tmp_path / "toy.py", cut)
     address = ray.get_runtime_context().gcs_address
-    options = ("--workers", "3", "--cfg-options", f"executor.address={address}")
+    options = ("--workers", "2", "--cfg-options", f"executor.address={address}")
     process = toyseg.start_cli(path, "--resume", *options)
     _, err = process.communicate(timeout=DEADLINE)
     assert process.returncode == 0, err
