@@ -20,6 +20,13 @@ from fedseg.runs.schema import Results
 from fedseg.runs.tables import differing, group_seeds
 
 DOUBT = "?"  # beside a value that nothing is ranked against
+TEXT_FIELDS = ["value", "std", "doubt", "status", "digits"]  # arguments of value_text
+# why there is no value -> its words
+STATUS = {
+    "lost": "not readable",
+    "not_reached": "not reached",
+    "no_convergence": "no convergence",
+}
 
 
 @dataclass(frozen=True)
@@ -362,9 +369,6 @@ def _ordered(values: pd.DataFrame) -> pd.DataFrame:
     return values.assign(row=pd.factorize(values["row"])[0])
 
 
-TEXT_FIELDS = ["value", "std", "doubt", "status", "digits"]
-
-
 def value_text(value: float, std: float, doubt: str | None, status: str | None, digits: int) -> str:
     """A value for the reader, ``50.03 ± 0.41``, or why there is none; ``?`` marks a doubt."""
     if pd.isna(value):
@@ -373,11 +377,3 @@ def value_text(value: float, std: float, doubt: str | None, status: str | None, 
     if pd.notna(std):
         text += f" ± {std:,.{digits}f}"
     return f"{text} {DOUBT}" if isinstance(doubt, str) else text
-
-
-STATUS = {
-    "lost": "not readable",
-    "not_reached": "not reached",
-    "no_convergence": "no convergence",
-}
-"""Why there is no value -> its words."""

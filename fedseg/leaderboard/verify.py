@@ -394,8 +394,9 @@ def _history_parts(run: _Run, runner: FederatedRunner) -> Iterator[Part]:
         computed["history_sha256"] = digest(timeless(run.history))
     dumped = results.model_dump(include=set(computed))
     yield Part(dumped, computed, "", "history", relative=RELATIVE)
-    if results.extras.get("client_accuracy") is not None:  # of ClientAccuracyHook
-        yield _client_accuracy_part(run)
+    accuracy = results.extras.get("client_accuracy")
+    if isinstance(accuracy, dict):
+        yield Part(accuracy.get("clients"), list(sizes), "client_accuracy.clients", "checkpoint")
     rounds, expected = check_rounds(run.history, run.stated, runner.cfg, sizes)
     yield Part(rounds, expected, "", "config", HISTORY)
     accountant = privacy_accountant(runner.cfg, sizes)
@@ -407,17 +408,3 @@ def _history_parts(run: _Run, runner: FederatedRunner) -> Iterator[Part]:
         path = own_path(run.folder, HISTORY)
         written = {"bytes": path.stat().st_size, "sha256": sha256(path)}
         yield Part(mark, written, "history", HISTORY, run.checkpoint.name)
-
-
-def _client_accuracy_part(run: _Run) -> Part:
-    accuracy = run.results.extras["client_accuracy"]
-    if not isinstance(accuracy, dict):
-        accuracy = {}
-    lines = [record for record in run.history if record.get("client_accuracy")]
-    computed = {
-        "clients": list(run.saved["client_sizes"]),
-        "rounds": [record["round"] for record in lines],
-        "accuracy": [record["client_accuracy"] for record in lines],
-    }
-    entry = {name: accuracy.get(name) for name in computed}
-    return Part(entry, computed, "client_accuracy", "history", relative=RELATIVE)

@@ -53,14 +53,21 @@ def draw_confusion(entry: Mapping[str, Any], title: str = "") -> Figure:
     return figure
 
 
-def draw_client_accuracy(entry: Mapping[str, Any], title: str = "") -> Figure:
+def draw_client_accuracy(
+    entry: Mapping[str, Any], series: Mapping[int, Sequence[float | None]], title: str = ""
+) -> Figure:
     """Heat map of the accuracy for each client (rows) over the evaluated rounds (columns).
 
     Clients are sorted by the class that they hold most of: what the model forgets from one round
-    to another shows as bands that go dark. ``entry`` is ``client_accuracy`` of a run's results.
+    to another shows as bands that go dark.
+
+    Args:
+        entry: ``client_accuracy`` of a run's results.
+        series: evaluated round -> accuracy in percent by client, from the history.
+        title: name of the run.
     """
-    rounds, classes = np.asarray(entry["rounds"]), np.asarray(entry["main_class"])
-    values = np.array(entry["accuracy"], dtype=float).T  # None is NaN
+    rounds, classes = np.asarray(list(series)), np.asarray(entry["main_class"])
+    values = np.array(list(series.values()), dtype=float).T  # None is NaN
     order = np.argsort(classes, kind="stable")
     height = min(2 + 0.05 * max(len(classes), 20), 8)
     figure = new_figure(9.5, height)

@@ -151,8 +151,11 @@ def write_charts(
     paths = [save_figure(curves, folder / "curves.png")]
     if run.results is None:
         return paths
-    if clients := run.results.extras.get("client_accuracy"):
-        figure = draw_client_accuracy(clients, run.name)
+    clients = run.results.extras.get("client_accuracy")
+    lines = [record for record in run.history if record.get("client_accuracy")]
+    if clients and lines:
+        series = {record["round"]: record["client_accuracy"] for record in lines}
+        figure = draw_client_accuracy(clients, series, run.name)
         paths.append(save_figure(figure, folder / "client_accuracy.png"))
     return paths + _write_domains(run.results.final, folder, palette, run.name)
 

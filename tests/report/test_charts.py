@@ -74,9 +74,9 @@ def test_no_heat_map_without_iou():
 
 
 def test_clients_are_sorted_by_their_main_class():
-    entry = {"rounds": [5, 10], "accuracy": [[10, 20, None], [40, 50, 60]]}
-    entry |= {"main_class": [1, 0, 1], "classes": ["cat", "dog"]}
-    axes, scale = draw_client_accuracy(entry, "run").axes
+    series = {5: [10, 20, None], 10: [40, 50, 60]}
+    entry = {"main_class": [1, 0, 1], "classes": ["cat", "dog"]}
+    axes, scale = draw_client_accuracy(entry, series, "run").axes
     rows = np.ma.filled(axes.images[0].get_array(), np.nan)
     np.testing.assert_array_equal(rows, [[20, 50], [10, 40], [np.nan, 60]])
     assert [t.get_text() for t in axes.get_yticklabels()] == ["cat", "dog"]
@@ -85,9 +85,9 @@ def test_clients_are_sorted_by_their_main_class():
 
 def test_names_of_classes_do_not_overprint():
     classes, clients = [f"class {number}" for number in range(29)], 20
-    entry = {"rounds": [5, 10], "accuracy": [[10.0] * clients, [40.0] * clients]}
-    entry |= {"main_class": list(range(clients)), "classes": classes}
-    axes, _ = draw_client_accuracy(entry).axes
+    series = {5: [10.0] * clients, 10: [40.0] * clients}
+    entry = {"main_class": list(range(clients)), "classes": classes}
+    axes, _ = draw_client_accuracy(entry, series).axes
     assert overprinted(axes) == []
     names = [label.get_text() for label in axes.get_yticklabels()]
     places = axes.get_yticks().round().astype(int).tolist()
