@@ -15,7 +15,7 @@ class Outcome:
 
     root: Path  # its folder
     splits: Sequence[Path] = ()  # files or folders that were written
-    charts: Sequence[tuple[Any, ...]] = ()  # arguments of report.partition_charts.show_partition
+    charts: Sequence[tuple[Any, ...]] = ()  # arguments of report.splits_output.show_split
     closing: str = ""  # printed at the end: what to do next
 
 

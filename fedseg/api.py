@@ -387,18 +387,18 @@ def browse(
     config: Config | str | Path,
     methods: Sequence[str] = (),
     *,
-    out: str | Path = "browse.html",
+    out: str | Path = "browse.png",
     clients: int = 10,
     images: int = 6,
     round: int = 1,
     options: Options = (),
 ) -> Path:
-    """Write an HTML page of what clients see in a round: augmented images with their labels.
+    """Write a contact sheet of what clients see in a round: augmented images with their labels.
 
     Args:
         config: a setting or experiment, its path, or a loaded config.
         methods: merged over it.
-        out: the page.
+        out: the picture, PNG, SVG or PDF by its suffix.
         clients: number of clients, evenly spaced in the list of all.
         images: largest number of images per client.
         round: the round whose random augmentation is shown.
@@ -408,10 +408,10 @@ def browse(
     config = copy.deepcopy(config) if isinstance(config, Config) else load_config(config, methods)
     experiment.override_fields(config, options)
     complete = experiment.prepare_config(config, TRAIN)
-    from fedseg.report.browse import write_page
+    from fedseg.report.browse import write_contact_sheet
 
     with errors_name_their_source(complete):
-        return write_page(complete, Path(out), clients, images, round)
+        return write_contact_sheet(complete, Path(out), clients, images, round)
 
 
 def share(

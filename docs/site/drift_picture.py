@@ -23,7 +23,7 @@ from torch.utils.data import Dataset
 
 from fedseg.hooks import FederatedHook
 from fedseg.registry import DATASETS, MODELS
-from fedseg.report.drawing import COLORS, MARKERS, new_figure, plain_axes, save_figure
+from fedseg.report.figures import COLORS, MARKERS, new_figure, plain_axes, save_figure
 from fedseg.runner.runner import FederatedRunner
 
 START = (1.0, 1.8)

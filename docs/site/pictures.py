@@ -60,8 +60,7 @@ def draw_splits() -> None:
         partition = f"train_dataloader = dict(partition=dict(alpha={alpha}))"
         configs.append(BUILD / f"alpha_{str(alpha).replace('.', '_')}.py")
         configs[-1].write_text(f'setting = "demo_shapes"\n{partition}\n')
-    fedseg("splits", *configs, "--out", "splits")
-    shutil.copy(BUILD / "splits" / "splits.png", PICTURES)
+    fedseg("splits", *configs, "--out", PICTURES / "splits.png")
 
 
 def draw_drift() -> None:

@@ -7,14 +7,14 @@ from fedseg import cli
 EXAMPLES = """\
 examples:
   fedseg browse demo_shapes --with cutout
-  fedseg browse idda_rainy --with lab --clients 4 --images 8 --out lab.html
+  fedseg browse idda_rainy --with lab --clients 4 --images 8 --out lab.png
 """
 
 
 def main() -> None:
     parser = cli.parser(
-        "Write a page with the training images and labels that clients see in the first local "
-        "steps of a round, after augmentation.",
+        "Write a contact sheet of the training images and labels that clients see in the first "
+        "local steps of a round, after augmentation.",
         EXAMPLES,
     )
     parser.add_argument("config", type=Path, help="a setting or experiment: name or path")
@@ -26,7 +26,7 @@ def main() -> None:
     ):
         text = f"{text} (default: %(default)s)"
         parser.add_argument(name, type=cli.positive, default=number, metavar="N", help=text)
-    style = {"type": cli.folder, "default": Path("browse.html"), "metavar": "FILE"}
+    style = {"type": cli.folder, "default": Path("browse.png"), "metavar": "FILE"}
     parser.add_argument("--out", **style, help="default: %(default)s")
     cli.add_cfg_options(parser, "override config fields")
     arguments = vars(parser.parse_args())

@@ -9,8 +9,8 @@ DETAILS = """\
 A RUN is a work dir (finished or not), its results.json, or the folder of an experiment with the
 work dirs of its seeds. Differences are relative to the first, the reference.
 
-Deviations over rounds (divided by n) show how much a run still fluctuates; those over seeds (by
-n - 1) whether a difference would persist with other seeds. See docs/inspecting.md.
+The seed is the unit: means and deviations (divided by n - 1) are over the seeds of a side, and
+differences are taken seed by seed. See docs/inspecting.md.
 
 examples:
   fedseg compare work_dirs/camvid_fedavg work_dirs/camvid_fedasam

@@ -11,6 +11,7 @@ from fedseg import cli
 WORK_DIR = Path("work_dirs")
 TRUST = ()  # modules that the runs' configs name
 CIFAR = "data/cifar10"
+REAL_IMAGES = ("prepare cifar --download", "train cifar10_a005_fedasam_swa")  # commands
 CORRUPTED_IMAGES = 200  # of the test set, each under 5 corruptions x 5 severities
 RARE = "class_weights"  # without it poles, lights and signs are never predicted
 SETTING = "demo_weather"
@@ -110,7 +111,10 @@ def train_images(options: Sequence[str]) -> None:
         train(config)
     except Interrupted as error:
         raise Interrupted("stopped: the same command continues") from error
-    print_summary(config.work_dir, "cifar10_a005_fedasam_swa")
+    print_summary(config.work_dir)
+    print("\nto train on the real CIFAR-10")
+    for command in REAL_IMAGES:
+        print(f"  {cli.program()} {command}")
 
 
 def gap(run: Path) -> str:
@@ -134,7 +138,7 @@ def label(run: Path) -> str:
 def draw_both(runs: Sequence[Path]) -> Path:
     """One clear and one rainy image, and what each run predicts there."""
     from fedseg.inference.predictor import opened
-    from fedseg.report.drawing import save_figure
+    from fedseg.report.figures import save_figure
     from fedseg.report.pictures import draw_comparison, predict_examples
     from fedseg.runner.build import build_evaluation
 

@@ -25,7 +25,7 @@ COMMANDS = {
     "curvature": "measure Hessian eigenvalues, trace and sharpness of checkpoints",
     "landscape": "plot the loss along lines and planes through checkpoints",
     "browse": "show the clients' images after augmentation",
-    "splits": "show how data are split across clients, as tables and plots",
+    "splits": "show how data are split across clients, as a table and a plot",
     "leaderboard": "compare finished runs with published numbers; verify a run",
     "new": "write a template for an algorithm, method, data set or loss of your own",
     "list": "list settings, methods, algorithms, data sets and models",

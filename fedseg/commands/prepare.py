@@ -35,9 +35,9 @@ def main() -> None:
     family.add_arguments(parser)
     outcome = prepare(command, **vars(parser.parse_args(words[1:])))
     for chart in outcome.charts:
-        from fedseg.report.partition_charts import show_partition
+        from fedseg.report.splits_output import show_split
 
-        show_partition(*chart)
+        show_split(*chart)
     print(outcome.closing)
 
 

@@ -5,7 +5,8 @@ from pathlib import Path
 from fedseg import cli
 
 EXAMPLES = """\
-Each argument is a config, a split file (.json) or a folder of split files. Nothing is trained.
+Each argument is a config, a split file in a prepared folder, or the folder of a prepared split.
+Nothing is trained.
 
 examples:
   fedseg splits cifar10_a0 cifar10_a005
@@ -16,14 +17,15 @@ examples:
 
 def main() -> None:
     parser = cli.parser(
-        "Show how training images are split across clients, as tables and plots: classes or "
+        "Show how training images are split across clients, as a table and a plot: classes or "
         "domains, sizes, and the test sets.",
         EXAMPLES,
     )
-    parser.add_argument("splits", type=Path, nargs="+", metavar="CONFIG_OR_FILE")
-    style = {"type": cli.folder, "default": Path("work_dirs/splits")}
-    parser.add_argument("--out", **style, help="folder for the plots (default: %(default)s)")
-    text = "segmentation: also count the pixels of each class per client; reads every label map"
+    parser.add_argument("splits", type=Path, nargs="+", metavar="CONFIG_OR_SPLIT")
+    style = {"type": cli.folder, "default": Path("work_dirs/splits/splits.png"), "metavar": "FILE"}
+    text = "the plot, PNG, SVG or PDF by its suffix (default: %(default)s)"
+    parser.add_argument("--out", **style, help=text)
+    text = "segmentation: count the pixels of each class per client; reads every label map"
     parser.add_argument("--pixels", action="store_true", help=text)
     cli.add_methods(parser, "methods to merge over each config (configs/README.md)")
     cli.add_cfg_options(parser, "override fields, for example train_dataloader.partition.alpha=0.1")
@@ -32,16 +34,17 @@ def main() -> None:
     from fedseg.config.compose import setting_file
     from fedseg.runner.experiment import load_config, prepare_config
 
-    for number, given in enumerate(arguments.splits):
-        if not given.exists() or given.suffix == ".py":
-            arguments.splits[number] = setting_file(given)
-            config = load_config(given, arguments.methods, options=arguments.options)
+    for number, path in enumerate(arguments.splits):
+        if not path.exists() or path.suffix == ".py":
+            arguments.splits[number] = setting_file(path)
+            config = load_config(path, arguments.methods, options=arguments.options)
             prepare_config(config, TRAIN)
-    from fedseg.report.partition_charts import write_pictures
-    from fedseg.report.partition_view import print_views
-    from fedseg.report.split_views import pixel_counts, read_views
+    from fedseg.report.figures import save_figure
+    from fedseg.report.splits import read_split_views
+    from fedseg.report.splits_output import draw_splits, print_splits
 
-    views = read_views(arguments.splits, arguments.options, arguments.pixels, arguments.methods)
-    pixels = {view.name: pixel_counts(view) for view in views} if arguments.pixels else None
-    print_views(views)
-    print(*write_pictures(views, arguments.out, pixels), sep="\n")
+    views = read_split_views(
+        arguments.splits, arguments.options, arguments.methods, arguments.pixels
+    )
+    print_splits(views)
+    print(save_figure(draw_splits(views), arguments.out))

@@ -7,13 +7,14 @@ from typing import Any
 
 import cv2
 import numpy as np
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image
 
 from fedseg.datasets.images import ENDINGS
 from fedseg.errors import DataError
 from fedseg.files import atomic_writer, make_folder, write_text
 from fedseg.inference.predictor import Predictor, pixels_of
-from fedseg.report.pictures import OPACITY, Classes
+from fedseg.report.figures import save_figure
+from fedseg.report.segmentation import Classes, Panel, paint, segmentation_figure
 from fedseg.runs.tables import csv_text
 
 VIDEOS = (".mp4", ".avi", ".mov", ".mkv", ".webm", ".m4v")
@@ -135,7 +136,7 @@ def _predict_video(
                 if predictor.maps:
                     map_name, ids = f"{name}/{at:06d}", prediction.classes
                     files += write_map(out, map_name, None, ids, predictor.classes)
-                    video.write(overlay(frame, ids, predictor.classes, everything=True))
+                    video.write(paint(Panel(image=frame, class_map=ids), predictor.classes))
                 else:
                     rows.append(_row(f"{path}#{at}", prediction, predictor.classes))
         if predictor.maps:
@@ -175,7 +176,7 @@ def _row(file: str, prediction: Any, classes: Classes) -> Row:
 def write_map(
     out: Path, name: str, image: np.ndarray | None, ids: np.ndarray, classes: Classes
 ) -> list[Path]:
-    """``labels/<name>.png``: ids with a palette; ``pictures/<name>.png``: over the image.
+    """Write ``labels/<name>.png``, ids with a palette, and ``pictures/<name>.png``, over the image.
 
     Of more than 256 classes the ids have 16 bits, and there is no palette.
     """
@@ -184,44 +185,13 @@ def write_map(
     else:
         label = Image.fromarray(ids.astype(np.uint8))
         label.putpalette(classes.table().tobytes())
-    made = {out / "labels" / f"{name}.png": label}
-    if image is not None:
-        made[out / "pictures" / f"{name}.png"] = Image.fromarray(overlay(image, ids, classes))
-    for path, picture in made.items():
-        with atomic_writer(path, "wb") as file:
-            picture.save(file, format="PNG")
-    return list(made)
-
-
-def overlay(
-    image: np.ndarray, ids: np.ndarray, classes: Classes, everything: bool = False
-) -> np.ndarray:
-    """The image under the colors of its classes, and a legend below, uint8 [H', W, 3].
-
-    ``everything``: the legend has every class, so that all frames have one size.
-    """
-    height, width = ids.shape
-    if image.shape[:2] != ids.shape:
-        image = cv2.resize(image, (width, height), interpolation=cv2.INTER_AREA)
-    colors = classes.table()
-    mixed = cv2.addWeighted(image, 1 - OPACITY, colors[ids], OPACITY, 0)
-    size = max(10, width // 50)
-    font, line = ImageFont.load_default(size), round(1.6 * size)
-    places, x, y = [], size // 2, 0
-    for id_ in range(len(classes.names)) if everything else np.unique(ids).tolist():
-        text = str(classes.names[id_]) if id_ < len(classes.names) else str(id_)
-        wide = round(font.getlength(text)) + 2 * size
-        if x > size and x + wide > width:
-            x, y = size // 2, y + line
-        places.append((x, y, id_, text))
-        x += wide + size
-    legend = Image.new("RGB", (width, y + line), "white")
-    draw = ImageDraw.Draw(legend)
-    for x, y, id_, text in places:
-        box = (x, y + line // 4, x + size, y + line // 4 + size)
-        draw.rectangle(box, tuple(colors[id_].tolist()), "gray")
-        draw.text((x + round(1.4 * size), y + line // 4), text, "black", font)
-    return np.concatenate([mixed, np.asarray(legend)])
+    path = out / "labels" / f"{name}.png"
+    with atomic_writer(path, "wb") as file:
+        label.save(file, format="PNG")
+    if image is None:
+        return [path]
+    figure = segmentation_figure([[Panel(image=image, class_map=ids)]], classes)
+    return [path, save_figure(figure, out / "pictures" / f"{name}.png")]
 
 
 class _Video:

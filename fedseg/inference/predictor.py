@@ -32,7 +32,7 @@ from fedseg.evaluation.tasks import layers_by_batch, load_model
 from fedseg.files import own_path
 from fedseg.loaders.partitioned import balanced_batches
 from fedseg.registry import DATASETS, build, find_class
-from fedseg.report.pictures import Classes, read_classes
+from fedseg.report.segmentation import Classes, read_classes
 from fedseg.runner import logs
 from fedseg.runner.build import build_evaluation
 from fedseg.runner.checkpoint import load_checkpoint

@@ -1,89 +1,143 @@
-"""A page of the images that clients train on, after augmentation, with their labels."""
+"""A contact sheet of the images that clients train on, after augmentation, with their labels."""
 
-import base64
-import io
-from html import escape
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import torch
+from matplotlib.figure import Figure
 from mmengine.config import Config
-from PIL import Image
 from torch import Tensor
+from torchvision.utils import make_grid
 
 from fedseg.config.check import drop_weights
-from fedseg.core.client_data import Job
-from fedseg.files import write_text
-from fedseg.report.pictures import OPACITY, as_picture, read_classes, spread
+from fedseg.core.client_data import ClientData, Job
+from fedseg.report.figures import new_figure, save_figure
+from fedseg.report.pictures import spread
+from fedseg.report.segmentation import (
+    NO_CLASS,
+    Classes,
+    Panel,
+    read_classes,
+    segmentation_figure,
+)
 from fedseg.runner.build import build_trainer
 
-PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title><style>
-body {{ font: 15px/1.4 system-ui, sans-serif; margin: 2em; color-scheme: light dark }}
-figure {{ display: inline-block; margin: 0 .6em .6em 0; vertical-align: top }}
-img {{ display: block; height: 160px; image-rendering: pixelated }}
-figcaption {{ font-size: 13px }} i {{ display: inline-block; width: 1em; height: 1em }}
-</style><h1>{title}</h1><p>Round {round}, after the augmentation. {legend}</p>{clients}</html>
-"""
+PADDING = 2  # pixels between images
+CELL = 1.5  # inches of an image with a class below
+CHARACTERS = 16  # of a line of text below an image
+TEXT_LINE = 0.16  # inches
 
 
-def write_page(
+@dataclass(frozen=True)
+class ClientImages:
+    """The first images that a client trains on.
+
+    Attributes:
+        title: the client and how many images it has.
+        images: of any type, [N, C, H, W].
+        labels: class maps [N, H, W], class ids [N], or shares of the classes [N, K].
+    """
+
+    title: str
+    images: Tensor
+    labels: Tensor
+
+
+def write_contact_sheet(
     config: Config, out: Path, clients: int = 10, images: int = 6, round_: int = 1
 ) -> Path:
-    """The first training images of some clients in a round, as an HTML page.
+    """Write the first training images of some clients in a round as one picture.
 
     Args:
         config: complete; its model is built without weights.
-        clients: so many, spread evenly over all. images: of each, at most.
+        out: the picture; its suffix is the format.
+        clients: number of clients, spread evenly over all.
+        images: largest number of images per client.
+        round_: whose augmentation is shown.
     """
     drop_weights(config.model)
     config["load_from"] = None
     data = build_trainer(config).data
+    rows = []
+    for client in spread(clients, len(data.clients)):
+        job = Job(round_, 0, client)
+        inputs, labels = _first_images(data, job, images)
+        title = f"{data.clients[client]}: {data.sizes[client]} images"
+        rows.append(ClientImages(title=title, images=inputs, labels=labels))
     classes = read_classes(getattr(data.dataset, "metainfo", None) or {})
-    jobs = [Job(round_, 0, client) for client in spread(clients, len(data.clients))]
-    maps, parts = False, []
-    for job in jobs:
-        data.start([job])
-        shown: list[str] = []
-        for batch in data.batches(job):
-            inputs, labels = batch["inputs"], batch["data_samples"]
-            maps = labels.ndim == 3
-            shown += [_figure(x, y, classes) for x, y in zip(inputs, labels, strict=True)]
-            if len(shown) >= images:
-                break
-        data.close()
-        held = f"{escape(str(data.clients[job.client]))}: {data.sizes[job.client]} images"
-        parts.append(f"<h2>{held}</h2>{''.join(shown[:images])}")
-    legend = " ".join(
-        f'<span><i style="background: rgb{tuple(color)}"></i> {escape(str(name))}</span>'
-        for name, color in zip(classes.names, classes.palette, strict=False)
-    )
-    title = escape(str(config.get("experiment_name", "clients")))
-    values = {"title": title, "round": round_, "legend": legend * maps, "clients": "".join(parts)}
-    write_text(out, PAGE.format(**values))
-    return out
+    title = f"{config.get('experiment_name', 'clients')}, round {round_}, after the augmentation"
+    if rows[0].labels.ndim == 3:
+        return save_figure(draw_maps(rows, classes, title), out)
+    return save_figure(draw_classes(rows, classes, title), out)
 
 
-def _figure(image: Tensor, label: Tensor, classes: Any) -> str:
-    """An image, and its class map over it or the name of its class below."""
-    pixels, label = as_picture(image.cpu().numpy()), label.cpu().numpy()
-    pixels = np.repeat(pixels, 3, 2) if pixels.shape[2] == 1 else pixels
-    if label.ndim == 2:
-        colors = classes.table()[label]
-        mixed = (
-            pixels * (1 - OPACITY) + colors * OPACITY if pixels.shape == colors.shape else colors
-        )
-        return _picture(pixels) + _picture(mixed.round().astype(np.uint8))
-    shares = label if label.ndim else np.eye(len(classes.names))[int(label)]  # of a mixture
-    names = [f"{classes.names[c]} {shares[c]:.2f}" for c in np.flatnonzero(shares)]
-    text = ", ".join(names).replace(" 1.00", "")
-    return _picture(pixels, text)
+def _first_images(data: ClientData, job: Job, count: int) -> tuple[Tensor, Tensor]:
+    """The first ``count`` images of a client with their labels."""
+    data.start([job])
+    images: list[Tensor] = []
+    labels: list[Tensor] = []
+    for batch in data.batches(job):
+        images.extend(batch["inputs"])
+        labels.extend(batch["data_samples"])
+        if len(images) >= count:
+            break
+    data.close()
+    return torch.stack(images[:count]).cpu(), torch.stack(labels[:count]).cpu()
 
 
-def _picture(pixels: np.ndarray, text: str = "") -> str:
-    file = io.BytesIO()
-    Image.fromarray(pixels).save(file, "PNG")
-    source = base64.b64encode(file.getvalue()).decode()
-    image = (
-        f'<img alt="{escape(text or "image or class map")}" src="data:image/png;base64,{source}">'
-    )
-    return f"<figure>{image}<figcaption>{escape(text)}</figcaption></figure>"
+def draw_maps(rows: Sequence[ClientImages], classes: Classes, title: str) -> Figure:
+    """Draw a row for each client: its images, and the class maps over them."""
+    panels = []
+    for row in rows:
+        image = _grid(row.images)
+        maps = row.labels[:, None].int()
+        class_map = make_grid(maps, len(maps), PADDING, pad_value=NO_CLASS)[0].numpy()
+        panels.append([Panel(row.title, image), Panel("labels", image, class_map)])
+    return segmentation_figure(panels, classes, title, width=16)
+
+
+def _grid(images: Tensor) -> np.ndarray:
+    """Images [N, C, H, W] in one row, uint8 [H', W', 3]; each float one fills its own range."""
+    if images.dtype == torch.uint8:
+        grid = make_grid(images, len(images), PADDING, pad_value=255)
+    else:
+        grid = make_grid(images, len(images), PADDING, True, scale_each=True, pad_value=1)
+        grid = (grid * 255).round().to(torch.uint8)
+    return grid.permute(1, 2, 0).numpy()
+
+
+def draw_classes(rows: Sequence[ClientImages], classes: Classes, title: str) -> Figure:
+    """Draw a row of images for each client, the class of each below."""
+    texts = [[_class_text(label, classes) for label in row.labels] for row in rows]
+    lines = max(text.count("\n") + 1 for row_texts in texts for text in row_texts)
+    columns = max(len(row.images) for row in rows)
+    height = (CELL + 0.3 + TEXT_LINE * lines) * len(rows) + 0.4
+    figure = new_figure(max(CELL * columns, 6), height)
+    figure.suptitle(title, fontsize=10)
+    grid = figure.subplots(len(rows), squeeze=False)[:, 0]
+    for axes, row, row_texts in zip(grid, rows, texts, strict=True):
+        picture = _grid(row.images)
+        axes.imshow(picture)
+        axes.set_anchor("W")
+        axes.set_title(row.title, fontsize=9, loc="left")
+        step = row.images.shape[3] + PADDING
+        middles = [PADDING / 2 + step * (number + 0.5) for number in range(len(row_texts))]
+        axes.set_xticks(middles, row_texts, fontsize=8)
+        axes.set_yticks([])
+        axes.tick_params(length=0)
+        axes.spines[:].set_visible(False)
+        axes.set_xlim(0, columns * step + PADDING)
+    return figure
+
+
+def _class_text(label: Tensor, classes: Classes) -> str:
+    """The class of an image, or the shares of a mixture's classes, in short lines."""
+    if label.ndim == 0:
+        lines = [classes.name(int(label))]
+    else:
+        shares = [(classes.name(id_), float(label[id_])) for id_ in label.nonzero()[:, 0].tolist()]
+        lines = [f"{name} {share:.2f}".removesuffix(" 1.00") for name, share in shares]
+    return "\n".join(textwrap.fill(line, CHARACTERS) for line in lines)

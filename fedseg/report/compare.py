@@ -1,15 +1,16 @@
 """Runs side by side: metrics with their differences, what differs in configs, what each run cost.
 
-A side of the comparison is one run, or several seeds of one experiment. The deviation of one run,
-over the evaluations of its last rounds, says how much the metric still moves; only that of several
-seeds says whether a difference would come out again.
+A side of the comparison is one run, or several seeds of one experiment. The seed is the unit:
+means, deviations and paired differences are over seeds, so that they say whether a difference would
+come out again.
 """
 
-import statistics
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import pandas as pd
 
 from fedseg.checks import is_number
 from fedseg.config.roles import ENVIRONMENT, METHOD, PROTOCOL, select
@@ -19,11 +20,13 @@ from fedseg.names import short_names
 from fedseg.runs.history import HISTORY
 from fedseg.runs.run_files import RunFiles, is_run, read_run
 from fedseg.runs.schema import FILE_NAME, DataEntry, Results
-from fedseg.runs.tables import Cell, differing, experiment_key, mean_cell
+from fedseg.runs.tables import differing, experiment_key
 
 MACHINE = ("versions", "device", "hardware", "threads")
 NOT_CONDITIONS = ("steps", "style", "partition", "batch_size")  # of the data; the config has them
 UNSET = (None, (), [])
+COLUMNS = ("metric", "side", "seed", "value")  # of values by seed
+STATISTICS = ("mean", "std", "count", "difference", "difference_std", "pairs")
 
 
 @dataclass(frozen=True)
@@ -45,54 +48,41 @@ class Side:
         """Those that are known."""
         return [run.seed for run in self.runs if run.seed is not None]
 
-    def last(self, name: str) -> dict[int | None, float]:
-        """A metric of the last evaluation, by seed."""
-        return {run.seed: run.last[name] for run in self.runs if name in run.last}
-
-    def means(self, name: str) -> dict[int | None, float]:
-        """Its mean over the last rounds, by seed."""
-        return {run.seed: run.window.mean[name] for run in self.runs if name in run.window.mean}
-
-
-@dataclass(frozen=True)
-class Figures:
-    """A metric of a side. What there is not is None."""
-
-    last: Cell | None  # of the last evaluation
-    window: Cell | None  # over the evaluations of the last rounds
-    difference: Cell | None = None  # of ``last`` to the reference's
-    paired: Cell | None = None  # over rounds that both evaluated, or means of seeds of both
-    # (round, bytes sent until then) of the first evaluation that was at least a target, over the
-    # seeds that got there; a round without a value if none did
-    reached: tuple[Cell, Cell | None] | None = None
-
 
 @dataclass(frozen=True)
 class Comparison:
-    """Sides and how they differ; by name, a value for each side."""
+    """Sides and how they differ.
 
-    sides: tuple[Side, ...]  # the reference first
-    config: Mapping[str, tuple[Any, ...]]  # differing keys, if all runs have a config
-    conditions: Mapping[str, tuple[Any, ...]]  # differing versions, hardware and checksums
-    metrics: Mapping[str, tuple[Figures, ...]]  # ``<domain>/<metric>``
-    until: float | None  # the target of ``Figures.reached``
-    shares: Sequence[float]  # of the rounds, in percent, at which ``at_share`` is of interest
-    notes: tuple[str, ...]  # what keeps the sides from being compared, in words
+    Attributes:
+        sides: the reference first.
+        config: differing keys (rows) by side, if all runs have a config.
+        conditions: differing versions, hardware and checksums by side.
+        last: :func:`compare_seeds` of the last evaluation.
+        window: the same of the means over the last rounds.
+        shares: share of the rounds in percent -> the same of the means over the window that ends
+            there, of the main metric.
+        reached: round and bytes of the first evaluation that reached the target, by run; None
+            without a target.
+        until: the target.
+        costs: of each run, with its side.
+        notes: what keeps the sides from being compared, in words.
+    """
 
-    def costs(self, name: str) -> list[float | None]:
-        """Of each side, a cost as its mean over runs, where it is known."""
-        known = [[_costs(run).get(name) for run in side.runs] for side in self.sides]
-        known = [list(filter(is_number, values)) for values in known]
-        return [statistics.fmean(values) if values else None for values in known]
+    sides: tuple[Side, ...]
+    config: pd.DataFrame
+    conditions: pd.DataFrame
+    last: pd.DataFrame
+    window: pd.DataFrame
+    shares: Mapping[float, pd.DataFrame]
+    reached: pd.DataFrame | None
+    until: float | None
+    costs: pd.DataFrame
+    notes: tuple[str, ...]
 
-    def at_share(self, side: Side, name: str, share: float) -> Cell | None:
-        """A metric's mean over the window that ends at a share of the rounds; over seeds."""
-        means = []
-        for run in side.runs:
-            end = round(share / 100 * (run.planned or run.rounds))
-            averages = run.curves.average(end, run.window.rounds)["last_rounds"]["mean"]
-            means += [averages[name]] if name in averages and end <= run.rounds else []
-        return mean_cell(means)
+    @property
+    def metrics(self) -> list[str]:
+        """``<domain>/<metric>``, the main ones first."""
+        return self.last.index.unique("metric").tolist()
 
 
 def read_sides(paths: Iterable[str | Path]) -> list[Side]:
@@ -131,23 +121,158 @@ def compare(
 ) -> Comparison:
     """Compare sides with the first of them.
 
-    ``until``: a value of the main metric, in percent; also find when each side first reached it.
-    ``shares``: of the rounds, in percent, at which the main metric is of interest too.
+    Args:
+        sides: the reference first.
+        until: a value of the main metric, in percent: also find when each run first reached it.
+        shares: of the rounds, in percent, at which the main metric is of interest too.
     """
-    results, configs = zip(
-        *((side.first.results, side.first.config) for side in sides), strict=True
-    )
-    config = conditions = {}
-    notes = ["Not every run has a readable config.json: configs are not compared."]
-    if None not in configs:
-        config = differing([select(one, METHOD, PROTOCOL, ENVIRONMENT) for one in configs])
-        notes = [] if config or len(sides) == 1 else ["The configs do not differ."]
+    results = [side.first.results for side in sides]
+    configs = [side.first.config for side in sides]
+    config = conditions = pd.DataFrame()
+    notes = []
+    if None in configs:
+        notes.append("Not every run has a readable config.json: configs are not compared.")
+    else:
+        entries = [select(entry, METHOD, PROTOCOL, ENVIRONMENT) for entry in configs]
+        config = _differing(sides, entries)
+        if config.empty and len(sides) > 1:
+            notes.append("The configs do not differ.")
     if None not in results:
-        conditions = differing([select(_conditions(one)) for one in results])
-    foreign = [other_test_sets(sides[0], side) for side in sides]
-    metrics = _metrics(sides, foreign, until)
-    notes = (*notes, *_notes(sides, foreign))
-    return Comparison(tuple(sides), config, conditions, metrics, until, shares, notes)
+        conditions = _differing(sides, [select(_conditions(entry)) for entry in results])
+    foreign = {side.label: other_test_sets(sides[0], side) for side in sides}
+    notes += _notes(sides, foreign)
+    names = _metric_names(sides)
+    main = main_metric(names)
+    main_names = [name for name in names if Metric.parse(name).metric == main]
+    last = _values(sides, names, lambda run: run.last)
+    window = _values(sides, names, lambda run: run.window.mean)
+    at_shares = {}
+    for share in shares:
+        values = _values(sides, main_names, lambda run, share=share: mean_at_share(run, share))
+        at_shares[share] = compare_seeds(values, sides, foreign)
+    return Comparison(
+        sides=tuple(sides),
+        config=config,
+        conditions=conditions,
+        last=compare_seeds(last, sides, foreign),
+        window=compare_seeds(window, sides, foreign),
+        shares=at_shares,
+        reached=None if until is None else _reached(sides, main_names, until),
+        until=until,
+        costs=_costs(sides),
+        notes=tuple(notes),
+    )
+
+
+def compare_seeds(
+    values: pd.DataFrame, sides: Sequence[Side], foreign: Mapping[str, Collection[str]]
+) -> pd.DataFrame:
+    """Compare a value of each seed with the reference's of the same seed.
+
+    Args:
+        values: columns ``metric``, ``side``, ``seed``, ``value``; a row for each run.
+        sides: the reference first.
+        foreign: label of a side -> its test sets with other images than the reference's: nothing
+            is subtracted there.
+
+    Returns:
+        By ``metric`` and ``side``: ``mean``, ``std`` (over seeds, divided by n - 1; NaN of a
+        single one) and ``count``; ``difference`` to the reference with ``difference_std`` over
+        ``pairs`` seeds that both have. Without such a seed it is the difference of the means, and
+        ``pairs`` is 0.
+    """
+    keys = ["metric", "side"]
+    table = values.groupby(keys, sort=False)["value"].agg(["mean", "std", "count"])
+    if values.empty:
+        return table.reindex(columns=list(STATISTICS))
+    labels = [side.label for side in sides]
+    reference = labels[0]
+    by_seed = values.pivot(index=["metric", "seed"], columns="side", values="value")
+    by_seed = by_seed.reindex(columns=labels)
+    differences = by_seed.sub(by_seed[reference], axis=0).stack()
+    paired = differences.groupby(keys).agg(["mean", "std", "count"]).reindex(table.index)
+    means = table["mean"].unstack("side").reindex(columns=labels)
+    unpaired = means.sub(means[reference], axis=0).stack().reindex(table.index)
+    table["difference"] = paired["mean"].fillna(unpaired)
+    table["difference_std"] = paired["std"]
+    table["pairs"] = paired["count"]
+    for metric, label in table.index:
+        side = next(side for side in sides if side.label == label)
+        is_foreign = find_set(Metric.parse(metric).domain, _test_names(side)) in foreign[label]
+        if label == reference or is_foreign:
+            table.loc[(metric, label), ["difference", "difference_std"]] = None
+    return table
+
+
+def _values(
+    sides: Sequence[Side],
+    names: Sequence[str],
+    values_of: Callable[[RunFiles], Mapping[str, float]],
+) -> pd.DataFrame:
+    """Collect the values of metrics in every run; a run without a known seed is of seed -1."""
+    rows = []
+    for name in names:
+        for side in sides:
+            for run in side.runs:
+                value = values_of(run).get(name)
+                if value is not None:
+                    rows.append((name, side.label, -1 if run.seed is None else run.seed, value))
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def _metric_names(sides: Sequence[Side]) -> list[str]:
+    """List every metric, the main ones first, each with its domains together."""
+    runs = [run for side in sides for run in side.runs]
+    names = list(dict.fromkeys(name for run in runs for name in run.last))
+    metrics = [Metric.parse(name).metric for name in names]
+    order = list(dict.fromkeys((*MAIN_METRICS, *metrics)))
+    return sorted(names, key=lambda name: order.index(Metric.parse(name).metric))
+
+
+def mean_at_share(run: RunFiles, share: float) -> Mapping[str, float]:
+    """Average the metrics over the window that ends at a share of the rounds, in percent."""
+    end = round(share / 100 * (run.planned or run.rounds))
+    if end > run.rounds:
+        return {}
+    return run.curves.average(end, run.window.rounds)["last_rounds"]["mean"]
+
+
+def _reached(sides: Sequence[Side], names: Sequence[str], target: float) -> pd.DataFrame:
+    """Find the first evaluation of each run that reached a target; NaN where none did."""
+    rows = []
+    for name in names:
+        for side in sides:
+            for run in side.runs:
+                if run.series(name):
+                    round_, sent = run.curves.reach(name, target) or (None, None)
+                    rows.append((name, side.label, round_, sent))
+    return pd.DataFrame(rows, columns=["metric", "side", "round", "bytes"])
+
+
+def _costs(sides: Sequence[Side]) -> pd.DataFrame:
+    """Collect what each run took: seconds, bytes, rounds, norms of the last round."""
+    rows = []
+    for side in sides:
+        for run in side.runs:
+            sent = run.summary.communication
+            costs: dict[str, Any] = {}
+            if run.history:
+                costs.update(run.history[-1])
+            costs.update(run.summary.seconds)
+            costs.update(sent.model_dump())
+            costs["bytes"] = sent.bytes_down + sent.bytes_up
+            costs["rounds"] = run.rounds
+            costs["rejected_updates"] = run.summary.rejected_updates
+            numbers = {name: value for name, value in costs.items() if is_number(value)}
+            rows.append({**numbers, "side": side.label})
+    return pd.DataFrame(rows)
+
+
+def _differing(sides: Sequence[Side], entries: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """Tabulate the keys (rows) in which the sides' entries differ."""
+    rows = differing(entries)
+    labels = [side.label for side in sides]
+    return pd.DataFrame(list(rows.values()), list(rows), labels, dtype=object)
 
 
 def _conditions(results: Results) -> dict[str, Any]:
@@ -159,90 +284,8 @@ def _conditions(results: Results) -> dict[str, Any]:
     return conditions
 
 
-def _metrics(
-    sides: Sequence[Side], foreign: Sequence[set[str]], until: float | None
-) -> dict[str, tuple[Figures, ...]]:
-    """Every metric, the main ones first; ``foreign``: each side's test sets with other images."""
-    names = dict.fromkeys(name for side in sides for run in side.runs for name in run.last)
-    metrics = {name: Metric.parse(name) for name in names}
-    order = list(dict.fromkeys((*MAIN_METRICS, *(metric.metric for metric in metrics.values()))))
-    main, table = main_metric(names), {}
-    for name in sorted(names, key=lambda name: order.index(metrics[name].metric)):
-        target = until if metrics[name].metric == main else None
-        row = []
-        for side, other_images in zip(sides, foreign, strict=True):
-            comparable = find_set(metrics[name].domain, _test_names(side)) not in other_images
-            reference = sides[0] if comparable and side is not sides[0] else None
-            row.append(_figures(name, side, reference, target))
-        table[name] = tuple(row)
-    return table
-
-
 def _test_names(side: Side) -> Collection[str]:
     return () if side.first.results is None else side.first.results.tests.keys()
-
-
-def _figures(name: str, side: Side, reference: Side | None, target: float | None) -> Figures:
-    difference = paired = None
-    if reference is not None and len(reference.runs) == len(side.runs) == 1:
-        difference = _difference(side.last(name), reference.last(name), "")
-        paired = _paired_rounds(name, reference.first, side.first)
-    elif reference is not None:
-        difference = _difference(side.last(name), reference.last(name), "unpaired")
-        paired = _difference(side.means(name), reference.means(name), "unpaired")
-    last = _of_side(side, side.last(name).values())
-    reached = None if target is None else _reached(name, side, target)
-    return Figures(last, _window(name, side), difference, paired, reached)
-
-
-def _of_side(side: Side, values: Collection[float]) -> Cell | None:
-    """A run's own value, or the mean over the seeds."""
-    return mean_cell(values, "" if len(side.runs) == 1 else "seeds")
-
-
-def _window(name: str, side: Side) -> Cell | None:
-    """The mean of a metric over the last rounds; of seeds, over their means."""
-    run = side.first
-    if len(side.runs) > 1 or name not in run.window.mean:
-        return mean_cell(side.means(name).values())
-    begin = run.rounds - run.window.rounds
-    count = sum(round_ > begin for round_ in run.series(name)) or run.window.evaluations
-    std = run.window.std.get(name) if count > 1 else None
-    return Cell(run.window.mean[name], std, count, "evaluations")
-
-
-def _difference(values: Mapping[Any, float], of: Mapping[Any, float], over: str) -> Cell | None:
-    """Of values by seed: seed by seed where both sides have several of the same, else of means."""
-    shared = [seed for seed in of if seed in values]
-    if len(shared) > 1:
-        return mean_cell([values[seed] - of[seed] for seed in shared])
-    if not values or not of:
-        return None
-    return mean_cell([statistics.fmean(values.values()) - statistics.fmean(of.values())], over)
-
-
-def _paired_rounds(name: str, reference: RunFiles, run: RunFiles) -> Cell | None:
-    """Over the last of the rounds that both have evaluated; the initial model is of none."""
-    of, values = reference.series(name), run.series(name)
-    rounds = sorted(of.keys() & values.keys() - {0})
-    begin = max(rounds, default=0) - min(reference.window.rounds, run.window.rounds)
-    differences = [values[r] - of[r] for r in rounds if r > begin]
-    return mean_cell(differences, "rounds", statistics.pstdev)
-
-
-def _reached(name: str, side: Side, target: float) -> tuple[Cell, Cell | None] | None:
-    if not all(run.series(name) for run in side.runs):
-        return None
-    firsts = [first for run in side.runs if (first := run.curves.reach(name, target))]
-    rounds, sent = [round_ for round_, _ in firsts], [bytes_ for _, bytes_ in firsts]
-    return _of_side(side, rounds) or Cell(status="not reached"), _of_side(side, sent)
-
-
-def _costs(run: RunFiles) -> dict[str, Any]:
-    sent, last = run.summary.communication, run.history[-1] if run.history else {}
-    totals = {"rounds": run.rounds, "rejected_updates": run.summary.rejected_updates}
-    totals |= {**sent.model_dump(), "bytes": sent.bytes_down + sent.bytes_up}
-    return {**last, **run.summary.seconds, **totals}
 
 
 def same_images(one: DataEntry, other: DataEntry) -> bool | None:
@@ -257,52 +300,72 @@ def same_images(one: DataEntry, other: DataEntry) -> bool | None:
 
 
 def other_test_sets(reference: Side, side: Side) -> set[str]:
-    """Test sets whose images are not the reference's: their metrics do not compare."""
-    one, other = reference.first.results, side.first.results
-    if one is None or other is None:
+    """Name test sets whose images are not the reference's: their metrics do not compare."""
+    if reference.first.results is None or side.first.results is None:
         return set()
-    shared = one.tests.keys() & other.tests.keys()
-    return {name for name in shared if same_images(one.tests[name], other.tests[name]) is False}
+    tests, reference_tests = side.first.results.tests, reference.first.results.tests
+    shared = tests.keys() & reference_tests.keys()
+    return {name for name in shared if same_images(reference_tests[name], tests[name]) is False}
 
 
-def _notes(sides: Sequence[Side], foreign: Sequence[set[str]]) -> Iterator[str]:
-    """One sentence for each reason."""
+def _notes(sides: Sequence[Side], foreign: Mapping[str, set[str]]) -> Iterator[str]:
+    """Write one sentence for each reason that keeps sides from being compared."""
     for side in sides:
-        run = side.first
-        if run.results is None:
-            of = f" of {run.planned}" if run.planned else ""
-            yield f"{side.label} is not finished ({run.rounds}{of} rounds)."
-        elif not run.history:
-            yield f"{side.label} has no {HISTORY}: its norms are unknown, its losses are means."
-        if run.summary.final_round is None:
-            yield f"{side.label} has no evaluation yet."
-        for edited in sorted({one.results.edited for one in side.runs if one.results} - {""}):
-            yield f"{side.label}: {FILE_NAME} {edited}."
-    last = {side.label: side.first.summary.final_round for side in sides}
-    if len({round_ for round_ in last.values() if round_}) > 1:
-        listed = ", ".join(f"{label} {round_}" for label, round_ in last.items() if round_)
+        yield from _notes_on_side(side)
+    rounds = {side.label: side.first.summary.final_round for side in sides}
+    evaluated = {label: round_ for label, round_ in rounds.items() if round_}
+    if len(set(evaluated.values())) > 1:
+        listed = ", ".join(f"{label} {round_}" for label, round_ in evaluated.items())
         yield f"The last evaluations are of different rounds ({listed})."
-    for side, domains in zip(sides[1:], foreign[1:], strict=True):
+    for side in sides[1:]:
         labels = f"{sides[0].label} and {side.label}"
-        for domain in sorted(domains):
-            yield f"{labels} have different test images in {domain}: no difference is shown."
-        if sides[0].seeds and side.seeds and sides[0].seeds != side.seeds:
-            listed = " and ".join(", ".join(map(str, of.seeds)) for of in (sides[0], side))
-            yield f"{labels} have different seeds ({listed}): random draws differ, too."
-        one, other = sides[0].first.results, side.first.results
-        if one is not None and other is not None:
-            yield from (f"{labels} {text}" for text in _differences(one, other))
+        for text in _notes_on_pair(sides[0], side, foreign[side.label]):
+            yield f"{labels} {text}"
 
 
-def _differences(one: Results, other: Results) -> Iterator[str]:
-    if same_images(one.train, other.train) is False:
+def _notes_on_side(side: Side) -> Iterator[str]:
+    run = side.first
+    if run.results is None:
+        planned = f" of {run.planned}" if run.planned else ""
+        yield f"{side.label} is not finished ({run.rounds}{planned} rounds)."
+    elif not run.history:
+        yield f"{side.label} has no {HISTORY}: its norms are unknown, its losses are means."
+    if run.summary.final_round is None:
+        yield f"{side.label} has no evaluation yet."
+    edited = {run.results.edited for run in side.runs if run.results}
+    for text in sorted(edited - {""}):
+        yield f"{side.label}: {FILE_NAME} {text}."
+
+
+def _notes_on_pair(reference: Side, side: Side, foreign: set[str]) -> Iterator[str]:
+    """Write how two sides differ; the sentences begin after their labels."""
+    for domain in sorted(foreign):
+        yield f"have different test images in {domain}: no difference is shown."
+    if reference.seeds and side.seeds and reference.seeds != side.seeds:
+        listed = f"{_listed(reference.seeds)} and {_listed(side.seeds)}"
+        yield f"have different seeds ({listed}): random draws differ, too."
+    if reference.first.results is not None and side.first.results is not None:
+        yield from _notes_on_results(reference.first.results, side.first.results)
+
+
+def _listed(seeds: Sequence[int]) -> str:
+    return ", ".join(str(seed) for seed in seeds)
+
+
+def _notes_on_results(reference: Results, results: Results) -> Iterator[str]:
+    if same_images(reference.train, results.train) is False:
         yield "were trained on different images."
-    elif one.train.partition_sha256 != other.train.partition_sha256:
+    elif reference.train.partition_sha256 != results.train.partition_sha256:
         yield "have different splits: the training images are divided differently."
-    for domain in sorted(one.tests.keys() & other.tests.keys()):
-        if one.tests[domain].steps != other.tests[domain].steps:
+    for domain in sorted(reference.tests.keys() & results.tests.keys()):
+        if reference.tests[domain].steps != results.tests[domain].steps:
             yield f"preprocess the test images of {domain} differently."
-    if differs := [name for name in MACHINE if getattr(one, name) != getattr(other, name)]:
+    differing_names = []
+    for name in MACHINE:
+        if getattr(reference, name) != getattr(results, name):
+            differing_names.append(name)
+    if differing_names:
         yield (
-            f"have different {' and '.join(differs)}: results may differ even for equal configs."
+            f"have different {' and '.join(differing_names)}: results may differ even for equal "
+            "configs."
         )

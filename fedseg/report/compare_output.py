@@ -1,103 +1,105 @@
-"""A comparison of runs: tables for the terminal and as Markdown, the curves in one picture."""
+"""A comparison of runs: tables for the terminal and as Markdown, and its pictures."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
+import pandas as pd
+import seaborn
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from rich.markup import escape
 
 from fedseg.checks import is_number
-from fedseg.cli import wide_console
 from fedseg.errors import DataError
 from fedseg.files import write_text
 from fedseg.metric_names import MAIN_METRICS, SPREAD, Metric, domain_label, main_metric
 from fedseg.report.compare import Comparison, Side
-from fedseg.report.corruptions import corruption_table
-from fedseg.report.drawing import (
+from fedseg.report.corruptions import MEAN, corruption_table
+from fedseg.report.figures import (
     COLORS,
-    draw_losses,
     draw_percentages,
     new_figure,
     plain_axes,
     round_axes,
     save_figure,
 )
-from fedseg.runs.tables import MISSING, Cell, TextTable, markdown_text, number_text, spread_table
+from fedseg.report.tables import markdown_table, table_text
+from fedseg.runs.run_files import RunFiles
+from fedseg.runs.tables import MISSING, markdown_text
 from fedseg.units import format_bytes, format_duration
 
 MANY = 4  # sides, from which on each has a row: columns for all would not fit
-COLUMNS = 3  # of the picture
-MOST_PANELS = 23  # besides the loss
+PANELS_PER_ROW = 3
+LARGEST_PANELS = 23  # besides the loss
+LARGEST_POINTS = 400  # of a curve; of more, means over equal pieces are drawn
 LOGGED = {  # entry of the history -> title and label of its panel, where a run has it
     "norm_w": ("norm of the parameters", "||w||"),  # FedGloSS, figure 8
     "delta_eps": ("distance of FedGloSS' perturbation from the exact one", "delta_eps"),
 }
-# A run is known by its color and its dashes.
-DASHES = ("-", (0, (5, 2)), (0, (1, 1.3)), (0, (6, 2, 1, 2)), (0, (3, 1, 1, 1, 1, 1)), (0, (8, 4)))
-STD = {
-    "rounds": "std over rounds that both evaluated",
-    "seeds": "std over seeds, divided by n - 1",
-    "evaluations": "std over the evaluations of the last rounds",
+COSTS: Mapping[str, tuple[str, Callable[[float], str]]] = {  # name -> (in words, its text)
+    "rounds": ("rounds", "{:,.0f}".format),
+    "bytes_down": ("traffic to the clients", format_bytes),
+    "bytes_up": ("traffic to the server", format_bytes),
+    "bytes": ("traffic", format_bytes),
+    "wall": ("wall time", format_duration),
+    "train": ("training", format_duration),
+    "aggregate": ("aggregation", format_duration),
+    "evaluate": ("evaluation", format_duration),
+    "rejected_updates": ("rejected updates", "{:,.0f}".format),
+    "norm_w": ("norm of the parameters, last round", "{:.4g}".format),
+    "norm_delta": ("norm of the pseudo-gradient, last round", "{:.4g}".format),
 }
-COSTS = {  # title -> name of a cost -> (in words, its text)
-    "cost": {
-        "rounds": ("rounds", "{:,.0f}".format),
-        "bytes_down": ("traffic to the clients", format_bytes),
-        "bytes_up": ("traffic to the server", format_bytes),
-        "bytes": ("traffic", format_bytes),
-        "wall": ("wall time", format_duration),
-        "train": ("training", format_duration),
-        "aggregate": ("aggregation", format_duration),
-        "evaluate": ("evaluation", format_duration),
-        "rejected_updates": ("rejected updates", "{:,.0f}".format),
-    },
-    "norms in the last round": {
-        "norm_w": ("parameters", "{:.4g}".format),
-        "norm_delta": ("pseudo-gradient", "{:.4g}".format),
-    },
-}
+OVER_SEEDS = (
+    "± is the standard deviation over seeds (divided by n - 1); differences are taken seed by seed."
+)
+SINGLE_RUNS = (
+    "Each side is a single run: only several seeds tell whether a difference would come out again. "
+    "Compare folders of seeds."
+)
 
 
-def tables(comparison: Comparison) -> Iterator[TextTable]:
-    """Runs, configs, conditions, metrics, cost, norms; without empty ones."""
+# ---------------------------------------------------------------- tables
+
+
+def tables(comparison: Comparison) -> dict[str, pd.DataFrame]:
+    """Tabulate runs, configs, conditions, metrics and costs as texts, by title; none is empty."""
     sides = comparison.sides
-    rows = [_run_row(side) for side in sides]
-    yield TextTable("runs", ("", "experiment", "seed", "rounds", "folder"), rows)
-    labels = [side.label for side in sides]
-    if comparison.config:
-        yield _values("config: what differs", labels, comparison.config)
-    if comparison.conditions:
-        yield _values("versions, hardware and data: what differs", labels, comparison.conditions)
-    if comparison.metrics:
-        yield _metrics(comparison)
-    if comparison.shares:
-        yield _at_shares(comparison)
-    yield from spread_table([(side.label, [run.last for run in side.runs]) for side in sides])
-    yield from (table for title in COSTS if len((table := _costs(title, comparison)).head) > 1)
+    all_tables = {
+        "runs": pd.DataFrame([_run_row(side) for side in sides]).set_index(""),
+        "config: what differs": _values_table(comparison.config),
+        "versions, hardware and data: what differs": _values_table(comparison.conditions),
+        "metrics": _metrics_table(comparison),
+        "mean over the window that ends at a share of the rounds": _shares_table(comparison),
+        "over clients or domains": _spread_table(comparison),
+        "cost": _costs_table(comparison),
+    }
+    return {title: table for title, table in all_tables.items() if not table.empty}
 
 
-def _run_row(side: Side) -> tuple[str, ...]:
+def _run_row(side: Side) -> dict[str, str]:
     run = side.first
-    seeds = ", ".join(map(str, side.seeds)) or MISSING
-    of = "" if run.results else f" of {run.planned:,}" if run.planned else " so far"
-    return side.label, run.name, seeds, f"{run.rounds:,}{of}", str(side.path)
+    rounds = f"{run.rounds:,}"
+    if run.results is None:
+        rounds += f" of {run.planned:,}" if run.planned else " so far"
+    return {
+        "": side.label,
+        "experiment": run.name,
+        "seed": ", ".join(str(seed) for seed in side.seeds) or MISSING,
+        "rounds": rounds,
+        "folder": str(side.path),
+    }
 
 
-def _values(title: str, labels: Sequence[str], values: Mapping[str, Sequence[Any]]) -> TextTable:
-    """A column for each side; of many sides a row for each value, with the sides that have it."""
-    texts = {key: [_value_text(key, value) for value in row] for key, row in values.items()}
-    if len(labels) < MANY:
-        return TextTable(title, ("", *labels), [(key, *row) for key, row in texts.items()])
-    lines = []
-    for key, row in texts.items():
-        for number, text in enumerate(dict.fromkeys(row)):
-            having = [label for label, other in zip(labels, row, strict=True) if other == text]
-            lines.append(("" if number else key, text, ", ".join(having)))
-    return TextTable(title, ("", "", "in"), lines)
+def _values_table(values: pd.DataFrame) -> pd.DataFrame:
+    """Tabulate a column for each side; of many sides a row for each value, with its sides."""
+    texts = values.apply(lambda row: row.map(lambda value: _value_text(row.name, value)), axis=1)
+    if len(values.columns) < MANY or values.empty:
+        return texts
+    rows = []
+    for key, row in texts.iterrows():
+        for text, having in row.groupby(row, sort=False):
+            rows.append({"": key, "value": text, "in": ", ".join(having.index)})
+    return _blank_repeated(pd.DataFrame(rows).set_index(""))
 
 
 def _value_text(key: str, value: Any) -> str:
@@ -108,166 +110,346 @@ def _value_text(key: str, value: Any) -> str:
     return repr(value)
 
 
-def _metrics(comparison: Comparison) -> TextTable:
-    sides, until = comparison.sides, comparison.until
-    windows = {run.window.rounds for side in sides for run in side.runs}
-    last = f"last {windows.pop()} rounds" if len(windows) == 1 else "last rounds"
-    grouped = [name for name in comparison.metrics if f"{name}_worst10" in comparison.metrics]
-    spread = {name + end for name in grouped for end in SPREAD}
-    shown = {n: row for n, row in comparison.metrics.items() if n not in spread}
-    metrics = [Metric.parse(name) for name in shown]
-    domains = [metric.domain for metric in metrics]
+def _blank_repeated(table: pd.DataFrame) -> pd.DataFrame:
+    """Leave the name of a row out where it is that of the row before."""
+    names = table.index.to_series()
+    return table.set_axis(names.where(names != names.shift(), "").tolist(), axis=0)
+
+
+def _metrics_table(comparison: Comparison) -> pd.DataFrame:
+    """Tabulate last values, means of the last rounds and their differences to the reference."""
+    windows = {run.window.rounds for side in comparison.sides for run in side.runs}
+    window = f"last {windows.pop()} rounds" if len(windows) == 1 else "last rounds"
+    reference = comparison.sides[0].label
+    spread = _spread_names(comparison)
+    names = [name for name in comparison.metrics if name not in spread]
+    domains = [Metric.parse(name).domain for name in names]
     rows = []
-    for metric, row_figures in zip(metrics, shown.values(), strict=True):
+    for name in names:
+        metric = Metric.parse(name)
         label = f"{metric.metric}, {domain_label(metric.domain, domains)}"
-        for number, (side, figures) in enumerate(zip(sides, row_figures, strict=True)):
-            seeds = max(len(side.runs), len(sides[0].runs))
-            some = figures.difference is not None and 1 < figures.difference.count < seeds
-            row = ("" if number else label, side.label, _number(figures.last))
-            row += (_number(figures.difference, "+", some), _number(figures.window, count=True))
-            row += (_number(figures.paired, "+", count=True),)
-            rows.append(row if until is None else row + _reached(figures.reached, side))
-    reference = sides[0].label
-    head = ("", "", "last", f"- {reference}", f"{last}: mean ± std")
-    head += (f"paired difference to {reference} ± std",)
-    if until is not None:
-        head += (f"rounds until {until:g}", "traffic")
-    return TextTable("metrics", head, rows, right=range(2, len(head)), group=len(sides))
-
-
-def _at_shares(comparison: Comparison) -> TextTable:
-    """The main metric in the windows that end at given shares of the rounds."""
-    main = main_metric(comparison.metrics)
-    names = [name for name in comparison.metrics if Metric.parse(name).metric == main]
-    rows = [
-        (name, s.label, *(number_text(comparison.at_share(s, name, n)) for n in comparison.shares))
-        for name in names
-        for s in comparison.sides
-    ]
-    head = ("", "", *(f"at {share:g} %" for share in comparison.shares))
-    title = "mean over the window that ends at a share of the rounds"
-    return TextTable(title, head, rows, range(2, len(head)), len(comparison.sides))
-
-
-def _reached(reached: tuple[Cell, Cell | None] | None, side: Side) -> tuple[str, str]:
-    first, sent = reached or (None, None)
-    if first is None or sent is None:
-        return MISSING if first is None else first.status, MISSING
-    rounds = f"{first.value:,.0f}" + ("" if first.std is None else f" ± {first.std:,.0f}")
-    if first.count < len(side.runs):
-        rounds += f" ({first.count} of {len(side.runs)} seeds)"
-    return rounds, format_bytes(sent.value)
-
-
-def _number(cell: Cell | None, sign: str = "", count: bool = False) -> str:
-    text = number_text(cell, sign)
-    if cell is None or not count:
-        return text
-    over = cell.over.removesuffix("s") if cell.count == 1 else cell.over
-    return f"{text} (unpaired)" if over == "unpaired" else f"{text} ({cell.count} {over})"
-
-
-def _costs(title: str, comparison: Comparison) -> TextTable:
-    """A row for each side: values, and in parentheses their ratios to the reference's."""
-    head, columns = [""], [[side.label for side in comparison.sides]]
-    for name, (word, text_of) in COSTS[title].items():
-        costs, texts = comparison.costs(name), []
-        for number, value in enumerate(costs):
-            ratio = (
-                f" ({value / costs[0]:.2f})" if value is not None and number and costs[0] else ""
+        for side in comparison.sides:
+            last, mean = (
+                table.reindex([(name, side.label)]).iloc[0]
+                for table in (comparison.last, comparison.window)
             )
-            texts.append(MISSING if value is None else f"{text_of(value)}{ratio}")
-        if any(costs):
-            head.append(word)
-            columns.append(texts)
-    rows = list(zip(*columns, strict=True))
-    return TextTable(title, tuple(head), rows, right=range(1, len(head)))
+            row = {
+                "": label,
+                "side": side.label,
+                "last": mean_text(last),
+                f"last - {reference}": difference_text(last, side, comparison.sides[0]),
+                window: mean_text(mean),
+                f"{window} - {reference}": difference_text(mean, side, comparison.sides[0]),
+            }
+            if comparison.until is not None:
+                row.update(_reached_texts(comparison, name, side))
+            rows.append(row)
+    if not rows:
+        return pd.DataFrame()
+    return _blank_repeated(pd.DataFrame(rows).set_index(""))
+
+
+def _mean_texts(values: pd.DataFrame) -> pd.Series:
+    return pd.Series([mean_text(row) for _, row in values.iterrows()], values.index, dtype=object)
+
+
+def mean_text(row: pd.Series) -> str:
+    """Write ``50.03 ± 0.41`` of a row of :func:`fedseg.report.compare.compare_seeds`."""
+    if pd.isna(row["mean"]):
+        return MISSING
+    return f"{row['mean']:.2f}{_deviation_text(row['std'])}"
+
+
+def difference_text(row: pd.Series, side: Side, reference: Side) -> str:
+    """Write ``+1.20 ± 0.30``, and over which seeds if not over all."""
+    if pd.isna(row["difference"]):
+        return MISSING
+    text = f"{row['difference']:+.2f}{_deviation_text(row['difference_std'])}"
+    seeds = max(len(side.runs), len(reference.runs))
+    if row["pairs"] == 0:
+        text += " (unpaired)"
+    elif row["pairs"] < seeds:
+        text += f" ({row['pairs']:.0f} of {seeds} seeds)"
+    return text
+
+
+def _deviation_text(std: float) -> str:
+    return "" if pd.isna(std) else f" ± {std:.2f}"
+
+
+def _reached_texts(comparison: Comparison, name: str, side: Side) -> dict[str, str]:
+    """Write the rounds and the traffic until a run reached the target, means over its seeds."""
+    reached = comparison.reached
+    runs = reached[(reached["metric"] == name) & (reached["side"] == side.label)]
+    rounds = traffic = MISSING
+    if len(runs) and runs["round"].isna().all():
+        rounds = "not reached"
+    elif len(runs):
+        rounds = f"{runs['round'].mean():,.0f}"
+        std = runs["round"].std()
+        if not pd.isna(std):
+            rounds += f" ± {std:,.0f}"
+        count = runs["round"].count()
+        if count < len(side.runs):
+            rounds += f" ({count} of {len(side.runs)} seeds)"
+        traffic = format_bytes(runs["bytes"].mean())
+    return {f"rounds until {comparison.until:g}": rounds, "traffic": traffic}
+
+
+def _shares_table(comparison: Comparison) -> pd.DataFrame:
+    """Tabulate the main metric in the windows that end at given shares of the rounds."""
+    columns = {}
+    for share, values in comparison.shares.items():
+        columns[f"at {share:g} %"] = _mean_texts(values)
+    if not columns:
+        return pd.DataFrame()
+    table = pd.concat(columns, axis=1, sort=False).fillna(MISSING).reset_index("side")
+    return _blank_repeated(table)
+
+
+def _spread_names(comparison: Comparison) -> set[str]:
+    """Name the metrics over clients or domains."""
+    grouped = [name for name in comparison.metrics if f"{name}_worst10" in comparison.metrics]
+    return {f"{name}{end}" for name in grouped for end in SPREAD}
+
+
+def _spread_table(comparison: Comparison) -> pd.DataFrame:
+    """Tabulate mIoU or accuracy over clients or domains, if any is."""
+    texts = _mean_texts(comparison.last)
+    rows = []
+    for name in comparison.metrics:
+        if f"{name}_worst10" not in comparison.metrics:
+            continue
+        if Metric.parse(name).metric not in MAIN_METRICS:
+            continue
+        for side in comparison.sides:
+            row = {"metric": name, "side": side.label}
+            for end, words in {"": "all images", **SPREAD}.items():
+                row[words] = texts.get((f"{name}{end}", side.label), MISSING)
+            rows.append(row)
+    if not rows:
+        return pd.DataFrame()
+    return _blank_repeated(pd.DataFrame(rows).set_index("metric"))
+
+
+def _costs_table(comparison: Comparison) -> pd.DataFrame:
+    """Tabulate costs, means over seeds, with their ratios to the reference's in parentheses."""
+    labels = [side.label for side in comparison.sides]
+    means = comparison.costs.groupby("side").mean().reindex(labels)
+    columns = {}
+    for name, (words, text_of) in COSTS.items():
+        if name not in means or not means[name].any():
+            continue
+        costs = means[name]
+        texts = []
+        for label, cost in costs.items():
+            text = MISSING if pd.isna(cost) else text_of(cost)
+            if label != labels[0] and not pd.isna(cost) and costs[labels[0]] > 0:
+                text += f" ({cost / costs[labels[0]]:.2f})"
+            texts.append(text)
+        columns[words] = pd.Series(texts, labels)
+    table = pd.DataFrame(columns)
+    return table if len(labels) >= MANY else table.T
 
 
 def remarks(comparison: Comparison) -> list[str]:
     """Explain the deviations, and name what does not compare."""
-    figures = [figures for row in comparison.metrics.values() for figures in row]
-    cells = [cell for entry in figures for cell in (entry.window, entry.paired)]
-    kinds = {cell.over for cell in cells if cell is not None and cell.std is not None}
     texts = []
-    if kinds:
-        texts.append("; ".join(f"± ({kind}): {STD[kind]}" for kind in STD if kind in kinds) + ".")
-    if kinds & {"rounds", "evaluations"}:
-        texts.append(
-            "A deviation over rounds says how much a run moves, not how much another seed would "
-            "differ: for that, compare folders of seeds."
-        )
+    if any(len(side.runs) > 1 for side in comparison.sides):
+        texts.append(OVER_SEEDS)
+    elif comparison.metrics:
+        texts.append(SINGLE_RUNS)
     return [*texts, *comparison.notes]
 
 
+def print_comparison(comparison: Comparison) -> None:
+    """Print tables and remarks."""
+    for title, table in tables(comparison).items():
+        print(table_text(title, table))
+    print()
+    for remark in remarks(comparison):
+        print(remark)
+
+
+def to_markdown(comparison: Comparison, picture: str) -> str:
+    """Write tables and remarks as Markdown, with the picture of the curves."""
+    names = [markdown_text(side.name) for side in comparison.sides]
+    parts = [f"# {' against '.join(names)}"]
+    for title, table in tables(comparison).items():
+        parts += [f"## {title[0].upper()}{title[1:]}", markdown_table(table)]
+    lines = [f"- {markdown_text(remark)}" for remark in remarks(comparison)]
+    if lines:
+        parts += ["## Remarks", "\n".join(lines)]
+    return "\n\n".join([*parts, f"![training loss and metrics over rounds]({picture})"]) + "\n"
+
+
+# ---------------------------------------------------------------- pictures
+
+
 def draw_curves(sides: Sequence[Side], metrics: Iterable[str]) -> Figure:
-    """Training loss, and of some metrics the main one in every domain, over the rounds."""
-    runs, metrics = [run for side in sides for run in side.runs], list(metrics)
-    main = main_metric(metrics)
-    names = [name for name in metrics if Metric.parse(name).metric == main]
-    # a curve where there is one, else points
-    names = [n for n in names if any(len(run.series(n)) > 1 for run in runs)] or names
-    domains = [Metric.parse(name).domain for name in names]
-    titles = [domain_label(domain, domains) for domain in domains]
-    if len(runs) == 1:
-        titles = [
-            f"{t}: {runs[0].last.get(n, math.nan):.1f}" for t, n in zip(titles, names, strict=True)
-        ]
-    panels = list(zip(titles, [main] * len(names), names, strict=True))
-    del panels[MOST_PANELS:]  # the tables have them all
-    logged = {n: [run.logged(n) for run in runs] for n in LOGGED}
-    panels += [(*LOGGED[n], n) for n, series in logged.items() if any(series)]
-    count = 1 + len(panels)
-    columns = 2 if count == 4 else min(COLUMNS, count)  # four are a square
+    """Draw training loss, and of some metrics the main one in every domain, over the rounds.
+
+    Seeds are a line, their mean, within a band of their standard deviation.
+    """
+    panels = _curve_panels(sides, list(metrics))
+    count = len(panels)
+    columns = 2 if count == 4 else min(PANELS_PER_ROW, count)  # four are a square
     rows = -(-count // columns)
     figure = new_figure(max(5 * columns, 7), 3.7 * rows + 0.25 * len(sides))
-    loss, *charts = figure.subplots(rows, columns, squeeze=False).ravel()
-    rounds = max(run.rounds for run in runs)
-    round_axes(loss, rounds, "training loss", "mean local loss")
-    for axes, (title, label, _) in zip(charts, panels, strict=False):
+    charts = figure.subplots(rows, columns, squeeze=False).ravel()
+    rounds = max(run.rounds for side in sides for run in side.runs)
+    labels = [_legend_label(side) for side in sides]
+    for axes, (title, label, series_of) in zip(charts, panels, strict=False):
+        curves = curve_frame(sides, series_of)
+        _draw_lines(axes, curves, labels)
         round_axes(axes, rounds, title, label)
-    for axes in charts[len(panels) :]:
+    for axes in charts[count:]:
         axes.set_axis_off()
-    for side, style in _legend(figure, sides):
-        for run in side.runs:
-            draw_losses(loss, run.losses, **style)
-            for axes, (*_, name) in zip(charts, panels, strict=False):
-                points = run.logged(name) if name in LOGGED else run.series(name)
-                marker = "o" if name not in LOGGED and len(points) == 1 else None
-                axes.plot(list(points), list(points.values()), marker=marker, **style)
+    _share_legend(figure)
     return figure
 
 
-def _legend(figure: Figure, sides: Sequence[Side]) -> list[tuple[Side, dict[str, Any]]]:
-    """Color and dashes of each side, explained above the charts."""
-    styles, handles = [], []
+def _curve_panels(
+    sides: Sequence[Side], metrics: Sequence[str]
+) -> list[tuple[str, str, Callable[[RunFiles], Mapping[int, float]]]]:
+    """List the panels: title, label of the axis, the series of a run."""
+    runs = [run for side in sides for run in side.runs]
+    main = main_metric(metrics)
+    names = [name for name in metrics if Metric.parse(name).metric == main]
+    curved = [name for name in names if any(len(run.series(name)) > 1 for run in runs)]
+    names = (curved or names)[:LARGEST_PANELS]  # a curve where there is one; tables have them all
+    domains = [Metric.parse(name).domain for name in names]
+    panels: list[Any] = [("training loss", "mean local loss", lambda run: run.losses)]
+    for name, domain in zip(names, domains, strict=True):
+        title = domain_label(domain, domains)
+        if len(runs) == 1:
+            title += f": {runs[0].last.get(name, math.nan):.1f}"
+        panels.append((title, main, lambda run, name=name: run.series(name)))
+    for name, (title, label) in LOGGED.items():
+        if any(run.logged(name) for run in runs):
+            panels.append((title, label, lambda run, name=name: run.logged(name)))
+    return panels
+
+
+def curve_frame(
+    sides: Sequence[Side], series_of: Callable[[RunFiles], Mapping[int, float]]
+) -> pd.DataFrame:
+    """Collect a series of every run: columns ``side`` (its number), ``round``, ``value``.
+
+    A run with more than :data:`LARGEST_POINTS` points has means over equal pieces instead.
+    """
+    frames = [pd.DataFrame(columns=["side", "round", "value"])]
     for number, side in enumerate(sides):
-        # beyond six runs, colors meet other dashes than before
-        dashes = DASHES[(number + number // len(COLORS)) % len(DASHES)]
-        styles.append({"color": COLORS[number % len(COLORS)], "linestyle": dashes})
-        seeds = f", seed {', '.join(map(str, side.seeds))}" if side.seeds else ""
-        label = f"{side.label}  {side.name}{seeds}".strip()
-        handles.append(Line2D([], [], **styles[-1], linewidth=2, label=label))
-    figure.legend(handles=handles, loc="outside upper left", frameon=False, fontsize=10)
-    return list(zip(sides, styles, strict=True))
+        for run in side.runs:
+            series = series_of(run)
+            points = pd.DataFrame({"round": list(series), "value": list(series.values())})
+            piece = -(-len(points) // LARGEST_POINTS)
+            if piece > 1:
+                points = points.groupby(points.index // piece).mean()
+            frames.append(points.assign(side=number))
+    return pd.concat([frame for frame in frames if len(frame)] or frames)
+
+
+def _draw_lines(axes: Any, curves: pd.DataFrame, labels: Sequence[str]) -> None:
+    """Draw a line for each side, with the band of its seeds."""
+    if curves.empty:
+        return
+    counts = curves.groupby("side")["round"].agg(["nunique", "size"])
+    seeds = (counts["size"] > counts["nunique"]).any()
+    single = counts["nunique"].max() == 1  # a point, which a line does not show
+    seaborn.lineplot(
+        curves.assign(side=[labels[number] for number in curves["side"]]),
+        x="round",
+        y="value",
+        hue="side",
+        hue_order=labels,
+        palette=[COLORS[number % len(COLORS)] for number in range(len(labels))],
+        style="side",
+        style_order=labels,
+        estimator="mean" if seeds else None,
+        errorbar="sd" if seeds else None,
+        markers=["o"] * len(labels) if single else None,
+        legend="full",
+        ax=axes,
+    )
+
+
+def _legend_label(side: Side) -> str:
+    seeds = ", ".join(str(seed) for seed in side.seeds)
+    text = f"{side.label}  {side.name}"
+    if seeds:
+        text += f", seed {seeds}"
+    return text.strip()
+
+
+def _share_legend(figure: Figure) -> None:
+    """Move the legend of the charts, which is the same in all, above them."""
+    legends = [axes.legend_ for axes in figure.axes if axes.legend_ is not None]
+    for legend in legends:
+        legend.remove()
+    if legends:
+        labels = [text.get_text() for text in legends[0].get_texts()]
+        style = {"loc": "outside upper left", "frameon": False, "fontsize": 10}
+        figure.legend(legends[0].legend_handles, labels, **style)
+
+
+def draw_trends(sides: Sequence[Side], metrics: Iterable[str]) -> Figure | None:
+    """Draw a panel for each side: its main metric over the rounds, the others pale behind it.
+
+    Returns:
+        The figure; None for few sides, whose curves one panel can tell apart, and for many.
+    """
+    name = next(iter(metrics), None)
+    if not MANY < len(sides) <= LARGEST_PANELS or name is None:
+        return None
+    columns = min(4, len(sides))
+    rows = -(-len(sides) // columns)
+    figure = new_figure(3.6 * columns, 2.8 * rows)
+    grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel()
+    rounds = max(run.rounds for side in sides for run in side.runs)
+    curves = curve_frame(sides, lambda run: run.series(name))
+    means = curves.groupby(["side", "round"], as_index=False)["value"].mean()
+    for number, (axes, side) in enumerate(zip(grid, sides, strict=False)):
+        style = {"x": "round", "y": "value", "estimator": None, "errorbar": None, "ax": axes}
+        background = means[(means["side"] != number) & (means["side"] != 0)]
+        seaborn.lineplot(background, units="side", color="0.85", linewidth=0.8, **style)
+        if number > 0:
+            reference = means[means["side"] == 0]
+            seaborn.lineplot(reference, color="0.3", linewidth=1.2, linestyle="--", **style)
+        seaborn.lineplot(means[means["side"] == number], color=COLORS[0], linewidth=1.8, **style)
+        round_axes(axes, rounds, f"{side.label}  {side.name}", Metric.parse(name).metric)
+        axes.label_outer()
+    for axes in grid[len(sides) :]:
+        axes.set_axis_off()
+    return figure
 
 
 def draw_clients(sides: Sequence[Side]) -> Figure | None:
-    """Share of clients (or domains) up to each mIoU or accuracy, by evaluated domain and side."""
-    names = list(dict.fromkeys(n for side in sides for run in side.runs for n in run.clients))
-    if not names:
+    """Draw the share of clients (or domains) up to each mIoU or accuracy, by evaluated domain."""
+    rows = []
+    for side in sides:
+        for run in side.runs:
+            for domain, groups in run.clients.items():
+                for entry in groups.values():
+                    values = [entry[m] for m in MAIN_METRICS if is_number(entry.get(m))]
+                    rows.extend((domain, _legend_label(side), value) for value in values)
+    if not rows:
         return None
-    figure = new_figure(max(5 * len(names), 7), 3.7 + 0.25 * len(sides))
-    charts = figure.subplots(1, len(names), squeeze=False)[0]
-    styles = _legend(figure, sides)
-    for axes, name in zip(charts, names, strict=True):
-        axes.set(title=name, xlabel="mIoU or accuracy (%)", ylabel="share of them", ylim=(0, 1.02))
+    values = pd.DataFrame(rows, columns=["domain", "side", "value"])
+    domains = values["domain"].unique()
+    labels = [_legend_label(side) for side in sides]
+    figure = new_figure(max(5 * len(domains), 7), 3.7 + 0.25 * len(sides))
+    charts = figure.subplots(1, len(domains), squeeze=False)[0]
+    palette = [COLORS[number % len(COLORS)] for number in range(len(sides))]
+    for axes, domain in zip(charts, domains, strict=True):
+        of_domain = values[values["domain"] == domain]
+        seaborn.ecdfplot(
+            of_domain, x="value", hue="side", hue_order=labels, palette=palette, ax=axes
+        )
+        axes.set(title=domain, xlabel="mIoU or accuracy (%)", ylabel="share of them")
+        axes.set_ylim(0, 1.02)
         plain_axes(axes)
-        for side, style in styles:
-            groups = [one for run in side.runs for one in run.clients.get(name, {}).values()]
-            values = sorted(one[m] for one in groups for m in MAIN_METRICS if is_number(one.get(m)))
-            if values:
-                axes.ecdf(values, **style)
+    _share_legend(figure)
     return figure
 
 
@@ -285,84 +467,33 @@ def draw_corruptions(sides: Sequence[Side], severity: int | None = None) -> Figu
     Raises:
         DataError: a run was not tested at this severity.
     """
-    accuracies = [_accuracies_by_corruption(side, severity) for side in sides]
-    names = dict.fromkeys(name for by_corruption in accuracies for name in by_corruption)
-    if not names:
+    accuracies = {f"{side.label}\n{side.name}": _accuracies(side, severity) for side in sides}
+    table = pd.concat(accuracies, axis=1, sort=False)
+    if table.empty:
         return None
-    rows = {}
-    for name in sorted(names, key=lambda name: name == "mean"):
-        rows[name.replace("_", " ")] = [by_corruption.get(name) for by_corruption in accuracies]
-    labels = [f"{side.label}\n{side.name}" for side in sides]
+    table = table.reindex([name for name in table.index if name != MEAN] + [MEAN])
+    table.index = table.index.str.replace("_", " ")
     over = "mean over severities" if severity is None else f"severity {severity}"
-    return draw_percentages(rows, labels, f"accuracy (%), {over}")
+    return draw_percentages(table, f"accuracy (%), {over}")
 
 
-def _accuracies_by_corruption(side: Side, severity: int | None) -> dict[str, float]:
-    """Corruption -> accuracy in percent, the mean over the side's seeds that have one."""
-    values: dict[str, list[float]] = {}
+def _accuracies(side: Side, severity: int | None) -> pd.Series:
+    """Average the accuracy in percent by corruption over the side's seeds that have one."""
+    columns = []
     for run in side.runs:
         table = corruption_table(run.results.final) if run.results else None
-        for name, row in (table or {}).items():
-            column = "mean" if severity is None else severity
-            if column not in row:
-                tested = ", ".join(str(key) for key in row if key != "mean")
-                raise DataError(
-                    f"--severity: {run.name} was tested at {tested}, not at {severity}: choose one"
-                )
-            if row[column] is not None:
-                values.setdefault(name, []).append(row[column])
-    return {name: fmean(accuracies) for name, accuracies in values.items()}
-
-
-def draw_trends(sides: Sequence[Side], metrics: Iterable[str]) -> Figure | None:
-    """A panel for each side: its main metric over the rounds, the reference dashed, others pale.
-
-    None for few sides, whose curves one panel can tell apart, and for many, which take minutes.
-    """
-    name = next(iter(metrics), None)
-    if not MANY < len(sides) <= MOST_PANELS or name is None:
-        return None
-    columns = min(4, len(sides))
-    rows = -(-len(sides) // columns)
-    figure = new_figure(3.6 * columns, 2.8 * rows)
-    grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel()
-    rounds = max(run.rounds for side in sides for run in side.runs)
-    for axes, side in zip(grid, sides, strict=False):
-        for other in sorted(sides, key=lambda one: (one is side, one is sides[0])):
-            style = {"color": "0.85", "linewidth": 0.8}
-            if other is sides[0]:
-                style = {"color": "0.3", "linewidth": 1.2, "linestyle": "--"}
-            if other is side:
-                style = {"color": COLORS[0], "linewidth": 1.8}
-            for run in other.runs:
-                points = run.series(name)
-                axes.plot(list(points), list(points.values()), **style)
-        round_axes(axes, rounds, f"{side.label}  {side.name}", Metric.parse(name).metric)
-        axes.label_outer()
-    for axes in grid[len(sides) :]:
-        axes.set_axis_off()
-    return figure
-
-
-def print_comparison(comparison: Comparison) -> None:
-    """Print tables and remarks; where standard output is no terminal, wide enough for each row."""
-    console = wide_console()
-    for table in tables(comparison):
-        console.print(table.to_rich(), "")
-    for remark in remarks(comparison):
-        console.print(escape(remark), highlight=False)
-
-
-def to_markdown(comparison: Comparison, picture: str) -> str:
-    """Tables and remarks as Markdown, with the picture of the curves."""
-    names = (markdown_text(side.name) for side in comparison.sides)
-    parts = [f"# {' against '.join(names)}"]
-    for table in tables(comparison):
-        parts += [f"## {table.title[0].upper()}{table.title[1:]}", table.to_markdown()]
-    lines = [f"- {markdown_text(remark)}" for remark in remarks(comparison)]
-    if lines:
-        parts += ["## Remarks", "\n".join(lines)]
-    return "\n\n".join([*parts, f"![training loss and metrics over rounds]({picture})"]) + "\n"
+        if table is None:
+            continue
+        column = MEAN if severity is None else severity
+        if column not in table:
+            tested = ", ".join(str(key) for key in table if key != MEAN)
+            raise DataError(
+                f"--severity: {run.name} was tested at {tested}, not at {severity}: choose one"
+            )
+        columns.append(table[column])
+    if not columns:
+        return pd.Series(dtype=float)
+    return pd.concat(columns, axis=1, sort=False).mean(axis=1)
 
 
 def write_comparison(
@@ -375,16 +506,20 @@ def write_comparison(
         folder: where.
         severity: of the corruptions drawn; None for the mean over the severities.
     """
-    path, picture = Path(folder) / "compare.md", Path(folder) / "curves.png"
-    pictures = [save_figure(draw_curves(comparison.sides, comparison.metrics), picture)]
-    more = {
+    folder = Path(folder)
+    page = folder / "compare.md"
+    figures = {
+        "curves": draw_curves(comparison.sides, comparison.metrics),
         "clients": draw_clients(comparison.sides),
         "corruptions": draw_corruptions(comparison.sides, severity),
         "trends": draw_trends(comparison.sides, comparison.metrics),
     }
-    drawn = {name: figure for name, figure in more.items() if figure is not None}
-    for name in more.keys() - drawn.keys() if path.is_file() else ():  # of an earlier comparison
-        (Path(folder) / f"{name}.png").unlink(missing_ok=True)
-    pictures += [save_figure(figure, Path(folder) / f"{n}.png") for n, figure in drawn.items()]
-    write_text(path, to_markdown(comparison, picture.name))
-    return [path, *pictures]
+    paths = [page]
+    for name, figure in figures.items():
+        path = folder / f"{name}.png"
+        if figure is not None:
+            paths.append(save_figure(figure, path))
+        elif page.is_file():  # the picture is of an earlier comparison
+            path.unlink(missing_ok=True)
+    write_text(page, to_markdown(comparison, "curves.png"))
+    return paths

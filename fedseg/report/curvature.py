@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from fedseg.cli import wide_console
 from fedseg.names import short_names
-from fedseg.report.drawing import new_figure, readable_labels, save_figure
+from fedseg.report.figures import new_figure, readable_labels, save_figure
 from fedseg.report.landscapes import MAP, Curve, add_bar, draw_curves, find_scale
 from fedseg.runner.checkpoint import run_folder
 from fedseg.runs.tables import MISSING, TextTable

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from fedseg.errors import DataError
 from fedseg.files import write_text
 from fedseg.names import short_names
-from fedseg.report.drawing import COLORS, MARKERS, new_figure, plain_axes, save_figure
+from fedseg.report.figures import COLORS, MARKERS, new_figure, plain_axes, save_figure
 
 MAP = "cividis"  # the same for every kind of color vision
 LEVELS = 14

@@ -3,7 +3,6 @@
 A prediction is shown beside image and ground truth, with a legend.
 """
 
-import colorsys
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,15 +12,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch
 from torch import Tensor
 
 from fedseg.evaluation import IoUMetric
-from fedseg.report.charts import draw_client_accuracy, draw_confusion, draw_iou_by_class
 from fedseg.report.compare import Side
 from fedseg.report.compare_output import draw_curves
-from fedseg.report.corruptions import corruption_table, draw_corruptions
-from fedseg.report.drawing import new_figure, save_figure
+from fedseg.report.corruptions import corruption_table
+from fedseg.report.figures import (
+    draw_client_accuracy,
+    draw_confusion,
+    draw_corruptions,
+    draw_iou_by_class,
+    save_figure,
+)
+from fedseg.report.segmentation import Classes, Panel, read_classes, segmentation_figure
 from fedseg.runs.run_files import read_run
 
 if TYPE_CHECKING:
@@ -29,25 +33,8 @@ if TYPE_CHECKING:
     from fedseg.evaluation.loops import FederatedValLoop
     from fedseg.evaluation.sets import EvaluationSet
 
-PANEL_WIDTH = 5.3  # inches
-OPACITY = 0.5  # of the prediction over the image
 LONGEST_NAME = 60  # characters of a file's name in the title
-
-
-@dataclass(frozen=True)
-class Classes:
-    """Names and colors of the ids of a class map."""
-
-    names: Sequence[str]
-    palette: Sequence[Sequence[int]]  # RGB
-    ignore_index: int = 255  # does not count in the truth
-
-    def table(self) -> np.ndarray:
-        """The color of every id, uint8 [256 or more, 3]; ids without a class are black."""
-        table = np.zeros((max(256, len(self.palette)), 3), np.uint8)
-        table[: len(self.palette)] = self.palette
-        table[self.ignore_index] = 0
-        return table
+COMPARED_WIDTH = 3.3  # inches of a panel of several models
 
 
 @dataclass(frozen=True)
@@ -73,73 +60,34 @@ def image_miou(truth: np.ndarray, prediction: np.ndarray, ignore_index: int = 25
 
 
 def draw_example(example: Example, classes: Classes) -> Figure:
-    """Two by two panels, truth above prediction, with title and legend."""
-    height, width = example.truth.shape
-    columns = max(1, round(PANEL_WIDTH * 1.5))
-    ids = _ids(classes, example.truth, example.prediction)
-    legend = 0.2 * -(-len(ids) // columns)
-    figure = new_figure(2 * PANEL_WIDTH, 2 * PANEL_WIDTH * height / width + legend + 1)
+    """Draw image and prediction over it, ground truth and prediction, with title and legend."""
     file = example.file
     if len(file) > LONGEST_NAME:  # the end is what differs
         file = f"…{file[-LONGEST_NAME:]}"
     value = image_miou(example.truth, example.prediction, classes.ignore_index)
     score = "none" if value is None else f"{value:.1f}"
-    figure.suptitle(f"{example.domain}   {file}   mIoU of this image: {score}", fontsize=10)
-    colors = classes.table()
-    truth, prediction = colors[example.truth], colors[example.prediction]
-    (upper_left, upper_right), (lower_left, lower_right) = figure.subplots(2, 2)
-    extent = (0, width, height, 0)  # image and label may differ in size
-    map_style = {"extent": extent, "interpolation": "nearest"}
-    upper_left.imshow(example.image, extent=extent)
-    upper_right.imshow(truth, **map_style)
-    lower_left.imshow(example.image, extent=extent)
-    lower_left.imshow(prediction, alpha=OPACITY, **map_style)
-    lower_right.imshow(prediction, **map_style)
-    names = "image", "ground truth", "prediction over image", "prediction"
-    for axes, name in zip(figure.axes, names, strict=True):
-        axes.set_title(name, fontsize=9, color="0.4", loc="left")
-        axes.set_axis_off()
-    _add_legend(figure, classes, ids, columns)
-    return figure
+    image, prediction = example.image, example.prediction
+    upper = [Panel("image", image), Panel("ground truth", class_map=example.truth)]
+    lower = [
+        Panel("prediction over image", image, prediction),
+        Panel("prediction", class_map=prediction),
+    ]
+    title = f"{example.domain}   {file}   mIoU of this image: {score}"
+    return segmentation_figure([upper, lower], classes, title)
 
 
 def draw_comparison(
     rows: Sequence[Sequence[Example]], models: Sequence[str], classes: Classes
 ) -> Figure:
-    """Image, ground truth and the prediction of each model, a row for each image, one legend."""
-    height, width = rows[0][0].truth.shape
-    ids = _ids(classes, *(m for row in rows for one in row for m in (one.truth, one.prediction)))
-    columns, panel = 8, PANEL_WIDTH / 1.6
-    legend = 0.2 * -(-len(ids) // columns)
-    size = panel * (2 + len(models)), panel * height / width * len(rows) + legend + 0.5
-    figure, colors = new_figure(*size), classes.table()
-    grid = figure.subplots(len(rows), 2 + len(models), squeeze=False)
-    for line, examples in zip(grid, rows, strict=True):
-        first, extent = examples[0], (0, width, height, 0)
-        maps = [first.truth, *(example.prediction for example in examples)]
-        panels = [first.image, *(colors[one] for one in maps)]
-        for axes, pixels in zip(line, panels, strict=True):
-            axes.imshow(pixels, extent=extent, interpolation="nearest")
-            axes.set_axis_off()
-    for axes, name in zip(grid[0], ("image", "ground truth", *models), strict=True):
-        axes.set_title(name, fontsize=10, loc="left")
-    _add_legend(figure, classes, ids, columns)
-    return figure
-
-
-def _ids(classes: Classes, *maps: np.ndarray) -> list[int]:
-    """The ids in maps that a legend names, the ignored one last."""
-    ids = set().union(*(np.unique(one).tolist() for one in maps))
-    known = sorted(i for i in ids if i < len(classes.names) and i != classes.ignore_index)
-    return known + [classes.ignore_index] * (classes.ignore_index in ids)
-
-
-def _add_legend(figure: Figure, classes: Classes, ids: Sequence[int], columns: int) -> None:
-    colors = classes.table()
-    patches = [Patch(facecolor=colors[i] / 255, edgecolor="0.4") for i in ids]
-    names = ["ignored" if i == classes.ignore_index else str(classes.names[i]) for i in ids]
-    style = {"frameon": False, "handlelength": 1.2, "fontsize": 8.5}
-    figure.legend(patches, names, loc="outside lower left", ncols=columns, **style)
+    """Draw image, ground truth and the prediction of each model, a row for each image."""
+    panels = []
+    for examples in rows:
+        first = examples[0]
+        row = [Panel("image", first.image), Panel("ground truth", class_map=first.truth)]
+        for model, example in zip(models, examples, strict=True):
+            row.append(Panel(model, class_map=example.prediction))
+        panels.append(row)
+    return segmentation_figure(panels, classes, width=COMPARED_WIDTH * len(panels[0]))
 
 
 def write_charts(
@@ -219,19 +167,6 @@ def spread(count: int, total: int) -> list[int]:
 def classes_of(test: "EvaluationSet") -> Classes:
     """Names and colors of a test set's classes; numbers and hues where it has none."""
     return read_classes(getattr(test.dataset, "metainfo", None) or {})
-
-
-def read_classes(meta: Mapping[str, Any]) -> Classes:
-    """The same of a data set's ``metainfo``."""
-    names = meta.get("classes") or [str(i) for i in range(256)]
-    palette = meta.get("palette") or _colors(len(names))
-    return Classes(names, palette, meta.get("ignore_index", 255))
-
-
-def _colors(count: int) -> list[list[int]]:
-    """Colors of hues far apart, by the golden ratio."""
-    hues = [(i * 0.61803399) % 1 for i in range(count)]
-    return [[round(255 * c) for c in colorsys.hsv_to_rgb(h, 0.65, 0.9)] for h in hues]
 
 
 def _is_segmentation(test: "EvaluationSet") -> bool:

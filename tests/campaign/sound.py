@@ -212,7 +212,7 @@ COMMANDS = {
     "train": Command("digits", "train.py config.py --work-dir run", trained),
     "train with a split file": Command("digits", "train.py fixed.py --work-dir run", trained),
     "train on streets": Command("streets", f"train.py config.py --work-dir run {SHORT}", trained),
-    "show splits": Command("digits", "fedseg splits clients.json --out out", printed),
+    "show splits": Command("digits", "fedseg splits fixed.py --out splits.png", printed),
     "load": Command("finished", "train.py load.py --work-dir new/run", loaded),
     "test": Command("finished", f"test.py config.py {LAST} --out out --pictures 0", tested),
     "verify": Command("finished", "leaderboard.py verify run", verified),

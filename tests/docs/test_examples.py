@@ -319,8 +319,12 @@ def test_own_data_set_by_mmsegmentation(own, small, tmp_path, monkeypatch, run_t
     assert results["data"]["train"]["clients"] == 2 and results["data"]["train"]["samples"] == 4
     assert set(results["final"]["unseen"]["IoU"]) == {"soil", "tree", "sky"}
     run, file = tmp_path / "run", own / "orchards_mmseg.py"
-    for command in (("test", run, "--trust", "orchards"), ("splits", file, "--pixels")):
-        code, _, error = run_tool(*command, "--out", tmp_path / "out")
+    commands = (
+        ("test", run, "--trust", "orchards", "--out", tmp_path / "out"),
+        ("splits", file, "--pixels", "--out", tmp_path / "splits.png"),
+    )
+    for command in commands:
+        code, _, error = run_tool(*command)
         assert code == 0, error
 
 

@@ -4,6 +4,8 @@ import cv2
 import given
 from command_lines import parse, printed_commands, small
 
+from fedseg.commands.demo import REAL_IMAGES
+
 
 def test_the_demo_leads_to_a_photograph(terminal, is_new_user):
     if not is_new_user:
@@ -19,3 +21,8 @@ def test_the_demo_leads_to_a_photograph(terminal, is_new_user):
     assert arguments.methods == ["silobn", "fedasam", "swa"]
     labels = cv2.imread(str(terminal.folder / "predictions" / "labels" / "PHOTO.png"))
     assert labels.shape[:2] == (200, 320)
+
+
+def test_the_demo_of_images_leads_to_real_ones():
+    prepare, train = (parse(f"fedseg {command}") for command in REAL_IMAGES)
+    assert prepare.download and str(train.config) == "cifar10_a005_fedasam_swa"

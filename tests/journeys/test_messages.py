@@ -52,6 +52,12 @@ def test_an_unfinished_run_is_continued_by_the_command_in_the_message(terminal):
     assert (terminal.folder / "run" / "results.json").is_file()
 
 
+def test_a_run_is_tested_by_the_command_on_its_last_screen(terminal):
+    given.shapes(terminal.folder)
+    (command,) = printed_commands(terminal.run(small("fedseg train demo_shapes")))
+    assert "test_results.json" in terminal.run(command)
+
+
 def test_the_card_of_a_shared_run_says_how_to_use_it(terminal):
     given.shapes(terminal.folder)
     given.photograph(terminal.folder / "photo.jpg")

@@ -22,45 +22,31 @@ from fedseg.report.compare_output import (
     tables,
     write_comparison,
 )
-from fedseg.report.drawing import save_figure
+from fedseg.report.figures import save_figure
+from fedseg.report.tables import markdown_table
 from fedseg.runs.run_files import read_runs
 from fedseg.runs.schema import read_results
-from fedseg.runs.tables import MISSING, Cell, differing
+from fedseg.runs.tables import MISSING, differing
+from fedseg.units import format_bytes
 
 RAINY = "idda_rainy_heterogeneous"
 SPREAD_TITLE = "over clients or domains"
-NOT_REACHED = (Cell(status="not reached"), None)
 
 
 def finished(folder: Path, value: float = 50.0, seed: int = 0, **changes) -> Path:
     return toyresults.write(folder, toyresults.results(RAINY, {METRIC: value}, seed, **changes))
 
 
-def value(number: float) -> Cell:
-    """A value as it is, which is no mean."""
-    return Cell(number, count=1)
+def numbers(table, *names: str, side: str = "B", metric: str = METRIC) -> list[float]:
+    """Columns of a metric and side."""
+    return [table.loc[(metric, side), name] for name in names]
 
 
-def cells(*paths):
-    return compare(read_sides(paths)).metrics[METRIC]
+def compared(*paths, **options):
+    return compare(read_sides(paths), **options)
 
 
-def test_paired_differences_are_of_the_rounds_that_both_evaluated(tmp_path):
-    initial = [{"initial_metrics": {METRIC: 1.0}}, *[{}] * 9]  # the same model: of no round
-    one = [record(r, 10.0 + r, **initial[r - 1]) for r in range(1, 11)]
-    # evaluates even rounds only, and stops after 9: better by 2 at 2, 4 and by 5 at 6, 8
-    values = {2: 14.0, 4: 16.0, 6: 21.0, 8: 23.0}
-    other = [record(r, values.get(r), **initial[r - 1]) for r in range(1, 10)]
-    one, other = write_history(tmp_path / "a", one), write_history(tmp_path / "b", other)
-    reference, cell = cells(one, other)
-    assert (reference.difference, reference.paired) == (None, None)
-    assert reference.last == value(20.0) and cell.last == value(23.0)
-    assert cell.difference == value(3.0)
-    assert cell.paired == Cell(3.5, 1.5, 4, "rounds")  # 2, 2, 5, 5, divided by n
-    assert cell.window == Cell(18.5, pytest.approx(np.std([14, 16, 21, 23])), 4, "evaluations")
-
-
-def test_paired_differences_are_of_the_last_window(tmp_path):
+def test_means_are_of_the_last_window(tmp_path):
     for name, gain in (("a", 0.0), ("b", 1.0)):
         # before the last four rounds the second run is far behind
         folder = tmp_path / name
@@ -68,48 +54,63 @@ def test_paired_differences_are_of_the_last_window(tmp_path):
         write_history(folder, [record(r, value) for r, value in enumerate(values, 1)])
         config = {"train_cfg": {"max_rounds": 20, "val_last_rounds": 4}}
         (folder / "config.json").write_text(json.dumps(config))
-    sides = read_sides([tmp_path / "a", tmp_path / "b"])
-    assert [side.first.window.rounds for side in sides] == [4, 4]
-    assert [side.first.planned for side in sides] == [20, 20]
-    cell = compare(sides).metrics[METRIC][1]
-    assert cell.paired == Cell(1.0, 0.0, 4, "rounds")
+    comparison = compared(tmp_path / "a", tmp_path / "b")
+    assert [side.first.window.rounds for side in comparison.sides] == [4, 4]
+    assert [side.first.planned for side in comparison.sides] == [20, 20]
+    assert numbers(comparison.window, "mean", "difference", "pairs") == [51.0, 1.0, 1]
 
 
 def test_a_finished_run_has_the_metrics_of_its_results(tmp_path):
-    one, other = finished(tmp_path / "a", 50.0), finished(tmp_path / "b", 52.0)
-    reference, cell = cells(one, other)
-    assert reference.last == value(50.0) and cell.difference == value(2.0)
+    comparison = compared(finished(tmp_path / "a", 50.0), finished(tmp_path / "b", 52.0))
+    assert numbers(comparison.last, "mean", "count", side="A") == [50.0, 1]
+    assert numbers(comparison.last, "difference", "pairs") == [2.0, 1]
     # half of it in the middle of the run, which is not in the window of 100 rounds
-    assert cell.paired == Cell(2.0, 0.0, 20, "rounds")
-    assert cell.window == Cell(52.0, 0.0, 20, "evaluations")
+    assert numbers(comparison.window, "mean", "difference") == [52.0, 2.0]
+    assert np.isnan(numbers(comparison.window, "std", "difference_std")).all()
+    assert np.isnan(numbers(comparison.last, "difference", side="A")).all()
 
 
 def test_a_metric_of_one_run_only(tmp_path):
     one = write_history(tmp_path / "a", [record(1, 5.0)])
     other = write_history(tmp_path / "b", [record(1, metrics={"seen/aAcc": 70.0, METRIC: None})])
-    comparison = compare(read_sides([one, other]))
-    assert list(comparison.metrics) == [METRIC, "seen/aAcc"]  # the main metric first
-    left, right = comparison.metrics[METRIC]
-    assert left.last == value(5.0)
-    assert (right.last, right.window, right.difference, right.paired) == (None,) * 4
+    comparison = compared(one, other)
+    assert comparison.metrics == [METRIC, "seen/aAcc"]  # the main metric first
+    assert numbers(comparison.last, "mean", side="A") == [5.0]
+    assert (METRIC, "B") not in comparison.last.index
+    (of_b,) = numbers(comparison.last, "difference", metric="seen/aAcc")
+    assert np.isnan(of_b)
+    table = tables(comparison)["metrics"]
+    assert table["last"].tolist() == ["5.00", MISSING, MISSING, "70.00"]
+
+
+def test_runs_without_any_metric(tmp_path):
+    comparison = compared(*[write_history(tmp_path / name, [record(1)]) for name in "ab"])
+    assert comparison.metrics == [] and "metrics" not in tables(comparison)
 
 
 def test_seeds_are_paired(tmp_path):
     for seed, (base, better) in enumerate([(50.0, 51.0), (40.0, 43.0), (60.0, 65.0)]):
         finished(tmp_path / "a" / str(seed), base, seed)
         finished(tmp_path / "b" / str(seed), better, seed)
-    reference, cell = cells(tmp_path / "a", tmp_path / "b")
-    assert reference.last == Cell(50.0, 10.0, 3, "seeds")
-    assert cell.paired == Cell(3.0, 2.0, 3, "seeds")  # 1, 3, 5, divided by n - 1
-    assert cell.difference == Cell(3.0, 2.0, 3, "seeds")
+    comparison = compared(tmp_path / "a", tmp_path / "b")
+    assert numbers(comparison.last, "mean", "std", "count", side="A") == [50.0, 10.0, 3]
+    for table in (comparison.last, comparison.window):
+        # 1, 3, 5, divided by n - 1
+        assert numbers(table, "difference", "difference_std", "pairs") == [3.0, 2.0, 3]
+    row = tables(comparison)["metrics"].iloc[1]
+    assert row["last - A"] == "+3.00 ± 2.00"
+    one_seed = compared(tmp_path / "a", tmp_path / "b" / "1")
+    assert numbers(one_seed.last, "difference", "pairs") == [3.0, 1]
+    assert tables(one_seed)["metrics"].iloc[1]["last - A"] == "+3.00 (1 of 3 seeds)"
 
 
 def test_seeds_that_only_one_side_has_cannot_be_paired(tmp_path):
     for seed, value in enumerate((50.0, 40.0)):
         finished(tmp_path / "a" / str(seed), value, seed)
     other = finished(tmp_path / "b", 49.0, seed=7)
-    comparison = compare(read_sides([tmp_path / "a", other]))
-    assert comparison.metrics[METRIC][1].paired == Cell(4.0, count=1, over="unpaired")
+    comparison = compared(tmp_path / "a", other)
+    assert numbers(comparison.last, "difference", "pairs") == [4.0, 0]
+    assert tables(comparison)["metrics"].iloc[1]["last - A"] == "+4.00 (unpaired)"
     assert any("seeds (0, 1 and 7)" in note for note in comparison.notes)
 
 
@@ -119,7 +120,8 @@ def test_configs_differ_where_they_do(tmp_path):
         folder = write_history(tmp_path / name, [record(1, 5.0)])
         (folder / "config.json").write_text(json.dumps({**both, **more}))
     comparison = compare(read_sides([tmp_path / "a", tmp_path / "b"]))
-    assert comparison.config == {"algorithm.mu": (MISSING, 0.1)}
+    assert comparison.config.loc["algorithm.mu"].tolist() == [MISSING, 0.1]
+    assert len(comparison.config) == 1
 
 
 def test_only_what_differs_is_left():
@@ -131,7 +133,7 @@ def test_only_what_differs_is_left():
 def test_without_a_config_copy_configs_are_not_compared(tmp_path):
     stopped = write_history(tmp_path / "b", [record(1, 5.0)])
     comparison = compare(read_sides([finished(tmp_path / "a"), stopped]))
-    assert not comparison.config and not comparison.conditions
+    assert comparison.config.empty and comparison.conditions.empty
     assert any("config.json" in note for note in comparison.notes)
 
 
@@ -139,10 +141,11 @@ def test_other_test_images_have_no_difference(tmp_path):
     one = finished(tmp_path / "a")
     other = finished(tmp_path / "b", data__test_unseen__split_checksum="1" * 64)
     comparison = compare(read_sides([one, other]))
-    cell = comparison.metrics[METRIC][1]
-    assert cell.last == value(50.0) and (cell.difference, cell.paired) == (None, None)
+    assert numbers(comparison.last, "mean") == [50.0]
+    assert np.isnan(numbers(comparison.last, "difference")).all()
+    assert np.isnan(numbers(comparison.window, "difference")).all()
     assert any("images in unseen" in note for note in comparison.notes)
-    assert list(comparison.conditions) == ["data.test:unseen.split_checksum"]
+    assert comparison.conditions.index.tolist() == ["data.test:unseen.split_checksum"]
 
 
 @pytest.mark.parametrize("domain", ["unseen/boundary", "unseen_by_domain/boundary"])
@@ -153,9 +156,9 @@ def test_other_test_images_have_no_difference_in_a_metric_with_a_prefix(tmp_path
         images = {"data__test_unseen__split_checksum": checksum * 64}
         toyresults.write(tmp_path / run, toyresults.results(RAINY, final, **images))
     comparison = compare(read_sides([tmp_path / "a", tmp_path / "b"]))
-    assert [cell.last for cell in comparison.metrics[name]] == [value(40.0)] * 2
-    assert {cell.difference for cell in comparison.metrics[name]} == {None}
-    assert {cell.paired for cell in comparison.metrics[name]} == {None}
+    assert comparison.last.loc[name, "mean"].tolist() == [40.0, 40.0]
+    assert comparison.last.loc[name, "difference"].isna().all()
+    assert comparison.window.loc[name, "difference"].isna().all()
 
 
 @pytest.mark.parametrize(
@@ -173,20 +176,29 @@ def test_every_reason_not_to_compare_has_a_note(tmp_path, changes, word):
     content = toyresults.changed(toyresults.results(RAINY, {METRIC: 50.0}), **changes)
     comparison = compare(read_sides([one, toyresults.write(tmp_path / "b", content)]))
     assert sum(word in note for note in comparison.notes) == 1
-    assert comparison.metrics[METRIC][1].difference == value(0.0)
+    assert numbers(comparison.last, "difference") == [0.0]
 
 
 def test_costs_and_norms_of_the_last_round(tmp_path):
     one = finished(tmp_path / "a")
     norms = ({"norm_w": 5.0, "norm_delta": 2.0}, {"norm_w": 7.0, "norm_delta": None})
     lines = [record(r, rejected=[1] * (r == 2), **norm) for r, norm in enumerate(norms, start=1)]
-    costs = compare(read_sides([one, write_history(tmp_path / "b", lines)])).costs
-    assert costs("rounds") == [toyresults.setting(RAINY).rounds, 2]
-    assert [costs(name)[1] for name in ("bytes_down", "bytes_up", "bytes")] == [200, 100, 300]
-    assert costs("wall") == [60.0, None]
-    assert costs("train") == [50.0, 4.0]
-    assert costs("rejected_updates") == [0, 1]
-    assert costs("norm_w") == [None, 7.0] and costs("norm_delta") == [None, None]
+    comparison = compared(one, write_history(tmp_path / "b", lines))
+    costs = comparison.costs.set_index("side")
+    assert costs["rounds"].tolist() == [toyresults.setting(RAINY).rounds, 2]
+    assert costs.loc["B", ["bytes_down", "bytes_up", "bytes"]].tolist() == [200, 100, 300]
+    assert costs["train"].tolist() == [50.0, 4.0]
+    assert costs["rejected_updates"].tolist() == [0, 1]
+    texts = tables(comparison)["cost"]
+    assert texts.loc["wall time"].tolist() == ["0:01:00", MISSING]
+    assert texts.loc["norm of the parameters, last round"].tolist() == [MISSING, "7"]
+    assert "norm of the pseudo-gradient, last round" not in texts.index
+
+
+def reached_texts(comparison, column: str) -> list[str]:
+    """A column of the target, without its name."""
+    table = tables(comparison)["metrics"]
+    return table.filter(like=column).iloc[:, 0].tolist()
 
 
 def test_the_first_evaluation_that_reaches_a_target_counts(tmp_path):
@@ -195,14 +207,12 @@ def test_the_first_evaluation_that_reaches_a_target_counts(tmp_path):
     low = write_history(tmp_path / "b", [record(r, 10.0) for r in range(1, 9)])
     other = {"metrics": {"seen/mIoU": 50.0, "unseen/accuracy": 50.0}}
     without = write_history(tmp_path / "c", [record(1, **other)])
-    comparison = compare(read_sides([one, low, without]), until=20.0)
-    reached = {name: [c.reached for c in cells] for name, cells in comparison.metrics.items()}
-    assert reached == {
-        METRIC: [(value(4), value(4 * 150)), NOT_REACHED, None],
-        "seen/mIoU": [None, None, (value(1), value(150))],
-        "unseen/accuracy": [None] * 3,  # another metric
-    }
-    assert all(cell.reached is None for cell in cells(one, low))
+    comparison = compared(one, low, without, until=20.0)
+    assert comparison.metrics == [METRIC, "seen/mIoU", "unseen/accuracy"]
+    of_main = ["4", "not reached", MISSING, MISSING, MISSING, "1"]
+    assert reached_texts(comparison, "rounds until 20") == [*of_main, *[MISSING] * 3]
+    assert reached_texts(comparison, "traffic")[0] == format_bytes(4 * 150)
+    assert "traffic" not in tables(compared(one, low))["metrics"]
 
 
 def test_seeds_reach_a_target_on_average(tmp_path):
@@ -212,11 +222,12 @@ def test_seeds_reach_a_target_on_average(tmp_path):
         final = {"unseen": {"mIoU": 49.0 + seed}}
         run = {"rounds": rounds[-1], "completed_rounds": rounds[-1], "final": final}
         finished(tmp_path / "seeds" / str(seed), seed=seed, curves=curves, **run)
-    side = read_sides([tmp_path / "seeds"])
-    rounds, sent = compare(side, until=50.0).metrics[METRIC][0].reached
-    assert rounds == Cell(50.0, pytest.approx(200**0.5), 2, "seeds")
-    assert sent == Cell(200.0, 0.0, 2, "seeds")
-    assert compare(side, until=52.0).metrics[METRIC][0].reached == NOT_REACHED
+    comparison = compared(tmp_path / "seeds", until=50.0)
+    assert reached_texts(comparison, "rounds until") == ["50 ± 14 (2 of 3 seeds)"]
+    assert reached_texts(comparison, "traffic") == ["200 B"]
+    assert reached_texts(compared(tmp_path / "seeds", until=52.0), "rounds until") == [
+        "not reached"
+    ]
 
 
 def test_windows_that_end_at_shares_of_the_rounds(tmp_path):
@@ -226,12 +237,11 @@ def test_windows_that_end_at_shares_of_the_rounds(tmp_path):
         lines = [record(r, r + gain if r % 2 == 0 else None) for r in range(1, 16)]
         folder = write_history(tmp_path / str(seed), lines)
         (folder / "config.json").write_text(json.dumps(config))
-    sides = read_sides([tmp_path / "0", tmp_path / "1"])
-    comparison = compare(sides, shares=(50, 75, 100))
-    (table,) = (t for t in tables(comparison) if "share" in t.title)
-    assert table.head[2:] == ("at 50 %", "at 75 %", "at 100 %")
-    assert table.rows[0] == (METRIC, "A", "9.00", "13.00", MISSING)  # of 8, 10; of 12, 14
-    assert table.rows[1][2:] == ("11.00", "15.00", MISSING)
+    comparison = compared(tmp_path / "0", tmp_path / "1", shares=(50, 75, 100))
+    (table,) = (table for title, table in tables(comparison).items() if "share" in title)
+    assert table.columns.tolist() == ["side", "at 50 %", "at 75 %", "at 100 %"]
+    assert table.iloc[0].tolist() == ["A", "9.00", "13.00", MISSING]  # of 8, 10; of 12, 14
+    assert table.iloc[1].tolist() == ["B", "11.00", "15.00", MISSING]
 
 
 def test_corruptions_of_several_runs_are_one_map(tmp_path):
@@ -243,13 +253,13 @@ def test_corruptions_of_several_runs_are_one_map(tmp_path):
         paths.append(toyresults.write(tmp_path / name, content))
     paths.append(finished(tmp_path / "c"))
     figure = draw_corruptions(read_sides(paths))
-    values = np.ma.filled(figure.axes[0].collections[0].get_array(), np.nan)
+    values = np.ma.filled(figure.axes[0].collections[0].get_array(), np.nan).reshape(3, 3)
     expected = [[40, 50, np.nan], [np.nan, 5, np.nan], [40, 27.5, np.nan]]
     np.testing.assert_array_equal(values, expected)
     assert [t.get_text() for t in figure.axes[0].get_yticklabels()] == ["fog", "snow", "mean"]
     assert draw_corruptions(read_sides(paths[2:])) is None
     figure = draw_corruptions(read_sides(paths), severity=2)
-    values = np.ma.filled(figure.axes[0].collections[0].get_array(), np.nan)
+    values = np.ma.filled(figure.axes[0].collections[0].get_array(), np.nan).reshape(3, 3)
     np.testing.assert_array_equal(
         values, [[30, 40, np.nan], [np.nan, 1, np.nan], [30, 20.5, np.nan]]
     )
@@ -278,8 +288,8 @@ def test_many_runs_have_a_panel_each(tmp_path):
 def test_metrics_are_grouped(tmp_path):
     order = ["b/aAcc", "b/mIoU", "b/mAcc", "a/aAcc", "a/mIoU"]
     folder = write_history(tmp_path, [record(1, metrics=dict.fromkeys(order, 1.0))])
-    metrics = compare(read_sides([folder, folder])).metrics
-    assert list(metrics) == ["b/mIoU", "a/mIoU", "b/aAcc", "a/aAcc", "b/mAcc"]
+    metrics = compared(folder, folder).metrics
+    assert metrics == ["b/mIoU", "a/mIoU", "b/aAcc", "a/aAcc", "b/mAcc"]
 
 
 def over_clients(values):
@@ -306,15 +316,16 @@ def two_methods(tmp_path):
 
 def test_a_table_and_a_picture_of_the_clients(two_methods, tmp_path):
     comparison = compare(read_sides(two_methods))
-    metrics, spread = (t for t in tables(comparison) if t.title in ("metrics", SPREAD_TITLE))
-    assert not any("worst" in row[0] or "_std" in row[0] for row in metrics.rows)
-    assert spread.head[2:] == ("all images", "mean", "std", "worst 10 %", "worst")
-    (_, _, *first), (_, _, *second) = spread.rows
-    assert first[1] == "40.33 ± 0.47" and first[3:] == ["21.00 ± 1.41"] * 2
-    assert second == ["31.00", "30.00", "0.00", "30.00", "30.00"]
+    metrics = tables(comparison)["metrics"]
+    spread = tables(comparison)[SPREAD_TITLE]
+    assert not any("worst" in name or "_std" in name for name in metrics.index)
+    assert spread.columns.tolist() == ["side", "all images", "mean", "std", "worst 10 %", "worst"]
+    first, second = spread.iloc[0].tolist(), spread.iloc[1].tolist()
+    assert first[2] == "40.33 ± 0.47" and first[4:] == ["21.00 ± 1.41"] * 2
+    assert second == ["B", "31.00", "30.00", "0.00", "30.00", "30.00"]
     (axes,) = draw_clients(comparison.sides).axes
-    one, other = (line.get_xdata()[1:].tolist() for line in axes.lines)
-    assert one == [20.0, 22.0, 40.0, 40.0, 60.0, 60.0] and other == [30.0] * 3
+    curves = [set(line.get_xdata().tolist()) - {-np.inf} for line in axes.lines]
+    assert {20.0, 22.0, 40.0, 60.0} in curves and {30.0} in curves
     written = write_comparison(comparison, tmp_path / "compare")
     assert [path.name for path in written] == ["compare.md", "curves.png", "clients.png"]
     (tmp_path / "mine").mkdir()
@@ -337,15 +348,17 @@ def test_a_table_and_a_picture_of_the_clients(two_methods, tmp_path):
 
 def test_a_real_run_equals_itself(wide_run):
     comparison = compare(read_sides([wide_run, wide_run / "results.json"]))
-    assert not comparison.config and not comparison.conditions
+    assert comparison.config.empty and comparison.conditions.empty
     results = read_results(wide_run / "results.json")
     for domain in ("seen", "seen_by_domain", "unseen"):
         name = f"{domain}/mIoU"
-        reference, cell = comparison.metrics[name]
-        assert reference.last == value(results.final[domain]["mIoU"])
-        assert reference.window.value == results.last_rounds.mean[name]
-        assert reference.window.count == results.last_rounds.evaluations
-        assert cell.paired == Cell(0.0, 0.0, 2, "rounds")
+        assert numbers(comparison.last, "mean", side="A", metric=name) == [
+            results.final[domain]["mIoU"]
+        ]
+        assert numbers(comparison.window, "mean", side="A", metric=name) == [
+            results.last_rounds.mean[name]
+        ]
+        assert numbers(comparison.window, "difference", metric=name) == [0.0]
     # details beside the metrics are left out
     assert not any("domains" in name or name.endswith("/IoU") for name in comparison.metrics)
     assert comparison.notes == ("The configs do not differ.",)
@@ -414,3 +427,26 @@ def test_runs_of_a_grid_have_legends_of_their_own(tmp_path):
         f"{side.label}\n{side.name}" for side in sides
     ]
     assert overprinted(columns) == []
+
+
+def test_seeds_are_a_line_within_a_band(tmp_path):
+    for seed, base in enumerate((10.0, 30.0)):
+        values = {2: base, 4: base + 20}
+        curves = {"rounds": list(values), "bytes": [100, 200], "loss": [1.0, 1.0]}
+        curves["figures"] = {METRIC: list(values.values())}
+        run = {"rounds": 4, "completed_rounds": 4, "final": {"unseen": {"mIoU": base + 20}}}
+        finished(tmp_path / "seeds" / str(seed), seed=seed, curves=curves, **run)
+    sides = read_sides([tmp_path / "seeds"])
+    _, axes, *_ = draw_curves(sides, [METRIC]).axes
+    assert axes.lines[0].get_xydata().tolist() == [[2, 20], [4, 40]]
+    (band,) = axes.collections
+    low, high = band.get_paths()[0].vertices[:, 1].min(), band.get_paths()[0].vertices[:, 1].max()
+    std = np.std([10, 30], ddof=1)
+    assert (low, high) == (pytest.approx(20 - std), pytest.approx(40 + std))
+
+
+def test_names_are_no_markdown(tmp_path):
+    path = finished(tmp_path / "a|b*c", 50.0)
+    text = markdown_table(tables(compared(path, path))["runs"])
+    assert "a\\|b\\*c" in text
+    assert len({line.replace("\\|", "").count("|") for line in text.splitlines()}) == 1

@@ -1,4 +1,4 @@
-"""fedseg splits: tables, pictures of the split, one-line errors."""
+"""fedseg splits: a table, a picture of the splits, one-line errors."""
 
 import json
 from pathlib import Path
@@ -28,29 +28,32 @@ def split_files(tmp_path) -> Path:
 
 
 def test_two_splits_side_by_side(run_tool, split_files, tmp_path):
-    code, out, err = run_tool("splits", *sorted(split_files.iterdir()), "--out", tmp_path / "out")
-    assert code == 0 and err == ""
-    lines = [" ".join(line.split()) for line in out.splitlines()]
-    for line in (
-        *("even skewed", "clients 2 4", "samples 24 40", "unused 16 0"),
-        *("samples per client 8 / 12 / 16 10", "classes per client 4 1", "distance 0.000 0.750"),
-        "skewed test 4 4 classes 4",
-    ):
-        assert line in lines
-    names = ("splits.png", "even.png", "skewed.png")
-    assert out.splitlines()[-3:] == [str(tmp_path / "out" / name) for name in names]
-    assert all((tmp_path / "out" / name).stat().st_size > 1000 for name in names)
-
-
-def test_a_config_has_pictures_of_samples_and_pixels(run_tool, small_config, tmp_path):
-    code, out, _ = run_tool("splits", small_config, "--pixels", "--out", tmp_path)
+    picture = tmp_path / "out" / "both.pdf"
+    code, out, _ = run_tool("splits", *sorted(split_files.iterdir()), "--out", picture)
     assert code == 0
-    assert {path.name for path in tmp_path.iterdir()} == {
-        "splits.png",
-        "small.png",
-        "small_pixels.png",
-    }
-    assert all(str(path) in out for path in tmp_path.iterdir())
+    lines = [" ".join(line.split()) for line in out.splitlines()]
+    expected = (
+        "even skewed",
+        "clients 2 4",
+        "samples 24 40",
+        "unused 16 0",
+        "samples per client 8 / 12 / 16 10",
+        "classes per client 4 1",
+        "distance 0.000 0.750",
+    )
+    for line in expected:
+        assert line in lines
+    (test,) = [line for line in lines if line.startswith("test set test")]
+    assert test.count("4 samples; 4 classes, clients have 4 of them") == 2
+    assert lines[-1] == str(picture)
+    assert [path.name for path in picture.parent.iterdir()] == ["both.pdf"]
+
+
+def test_pixels_of_a_config(run_tool, small_config, tmp_path):
+    picture = tmp_path / "small.png"
+    code, out, _ = run_tool("splits", small_config, "--pixels", "--out", picture)
+    assert code == 0
+    assert "classes per client" in out and picture.stat().st_size > 1000
 
 
 def test_errors_are_one_line(run_tool, split_files, tmp_path):
@@ -61,8 +64,9 @@ def test_errors_are_one_line(run_tool, split_files, tmp_path):
         ((tmp_path / "none.json",), "none.json"),
         ((one, "--pixels"), "--pixels"),
         ((one, "--cfg-options", "a=1"), "--cfg-options"),
-        ((one, "--out", tmp_path / "file" / "x"), str(tmp_path / "file")),
     ):
         code, _, err = run_tool("splits", *arguments)
         assert code == 2 and field in err, err
         assert err.startswith("error: ") and len(err.splitlines()) == 1
+    code, _, err = run_tool("splits", one, "--out", tmp_path / "file" / "x.png")
+    assert code == 2 and str(tmp_path / "file") in err

@@ -44,7 +44,7 @@ def test_figures_equal_those_of_training_without_its_data(
     assert tested["round"] == 6
     assert tested["averaged"] is True
     for label in ("unseen", "seen standard", "seen by_domain"):
-        assert f"  {label} " in out
+        assert f"\n{label} " in out
     assert f"{trained['final']['seen_by_domain']['mIoU']:.2f}" in out
     tables = json.loads((small_run / "clients.json").read_text())["sets"]
     assert tested["groups"] == tables and "seen_by_domain" in tables
