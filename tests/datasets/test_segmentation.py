@@ -114,7 +114,7 @@ def test_ids_below_the_last_class_are_ignored(camvid: Path, first: int) -> None:
     write_every_id(dataset, 0, np.array([*range(11 + first), 255]))
     assert dataset[0]["data_samples"][0].tolist() == [255] * first + [*range(11), 255]
     write_every_id(dataset, 0, np.array([11 + first]))
-    with pytest.raises(DataError, match=rf"label ids \[{11 + first}\]"):
+    with pytest.raises(DataError, match=rf"has ids \[{11 + first}\], which"):
         dataset[0]
 
 

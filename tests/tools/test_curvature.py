@@ -230,7 +230,7 @@ def test_statistics_between_models_are_taken_anew_at_every_point(silo, tmp_path)
         w = (a.w.double() / 2 + b.w.double() / 2).float()
         middle = (a.buffers.double() / 2 + b.buffers.double() / 2).float()
         buffers = statistics_of(run.flat, statistics_batches(run.data), w, middle)
-        data = run.samples(Selection())
+        data = run.samples(run.in_small_batches(Selection()))
         losses = [LossSurface(run.flat, data, Point("", w, b)).loss() for b in (buffers, middle)]
     assert series["loss"][1] == pytest.approx(losses[0], rel=1e-5)
     assert abs(losses[1] - losses[0]) > 1e-3

@@ -112,7 +112,7 @@ class EngineRounds:
         runner.train_loop.finished_rounds = self.round
         runner._hooks = [self]
         begin = time.perf_counter()
-        runner.train_loop._run_round(self.round + 1)
+        runner.train_loop.train_round(self.round + 1)
         if self.w.is_cuda:
             torch.cuda.synchronize()
         self.seconds[-1]["whole"] = time.perf_counter() - begin
