@@ -76,7 +76,7 @@ def test_ids_follow_the_source(own: dict) -> None:
     with pytest.raises(ConfigError, match=r"dataset\.ids: .*reduce_zero_label=False"):
         MMSegDataset({**own, "reduce_zero_label": True}, ids=[0])
     write_pair(*map(Path, zero.files[0]), [0, 4, 9])
-    with pytest.raises(DataError, match=rf"{zero.files[0][1]}: .*has ids \[4, 9\], which MMSegDataset"):
+    with pytest.raises(DataError, match=rf"{zero.files[0][1]}: has ids \[4, 9\], which"):
         zero[0]
 
 
