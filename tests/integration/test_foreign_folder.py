@@ -21,7 +21,8 @@ SHADOWED = (
     *("multiprocessing", "json", "os", "re", "ast", "abc", "socket", "signal", "pickle", "struct"),
     *("random", "logging", "threading", "tempfile", "pathlib", "typing", "inspect", "dataclasses"),
     *("encodings", "zipfile", "numpy", "torch", "torchvision", "cv2", "PIL", "mmengine", "mmcv"),
-    *("mmseg", "albumentations", "timm", "ray", "rich", "pandas", "matplotlib", "plotly"),
+    *("mmseg", "albumentations", "timm", "ray", "rich"),
+    *("pandas", "seaborn", "tabulate", "matplotlib", "plotly"),
     *("fedseg", "data_prep", "sitecustomize", "usercustomize", "toyseg"),
 )
 MODULE = """\
