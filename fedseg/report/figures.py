@@ -12,6 +12,7 @@ from matplotlib.text import Text
 from matplotlib.ticker import LogFormatter, MaxNLocator
 from matplotlib.transforms import ScaledTranslation
 
+from fedseg.errors import DataError
 from fedseg.files import atomic_writer
 from fedseg.metric_names import MAIN_METRICS, domain_label
 
@@ -20,6 +21,7 @@ COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
 MARKERS = ("o", "s", "^", "D", "v", "P")
 SHADES = "YlGnBu"
 DPI = 120
+FORMATS = ("png", "svg", "pdf")
 LABEL = 0.18  # inches of a line of text with space above it
 MEAN = "mean"
 
@@ -31,9 +33,15 @@ def new_figure(width: float, height: float, layout: str | None = "constrained") 
 
 
 def save_figure(figure: Figure, path: str | Path) -> Path:
-    """Write PNG, SVG or PDF, by the suffix, without the time; makes its folder."""
+    """Write PNG, SVG or PDF, by the suffix, without the time; makes its folder.
+
+    Raises:
+        DataError: the file has another suffix.
+    """
     path = Path(path)
-    kind = path.suffix[1:] or "png"
+    kind = path.suffix[1:]
+    if kind not in FORMATS:
+        raise DataError(f"{path}: must end with .png, .svg or .pdf")
     metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
     for text in figure.findobj(Text):
         text.set_parse_math(False)  # a name with dollar signs is no formula

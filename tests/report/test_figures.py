@@ -8,6 +8,7 @@ from drawn_labels import overprinted
 from matplotlib.colors import to_rgb
 from toyhistory import record
 
+from fedseg.errors import DataError
 from fedseg.report.compare import Side
 from fedseg.report.compare_output import LARGEST_POINTS, draw_curves
 from fedseg.report.figures import (
@@ -130,3 +131,9 @@ def test_the_suffix_is_the_format(tmp_path, suffix, begin):
     content = path.read_bytes()
     assert content.startswith(begin)
     assert save_figure(figure, path).read_bytes() == content  # without the time
+
+
+@pytest.mark.parametrize("name", ["page.html", "folder"])
+def test_other_formats_are_refused(tmp_path, name):
+    with pytest.raises(DataError, match=rf"{name}: must end with \.png, \.svg or \.pdf"):
+        save_figure(new_figure(2, 2), tmp_path / name)
