@@ -55,8 +55,8 @@ def test_a_folder_is_described_split_and_given_a_config(voc, tmp_path, run_tool,
     config = load_config(tmp_path / "pets" / "own_pets.py")
     assert len(read_split(voc / config.train_dataloader.dataset.split).users) == 3
     assert config.model.num_classes == 3
-    code, out, error = run_tool("splits", "pets/own_pets.py", "--pixels", "--out", "pictures")
-    assert code == 0 and Path("pictures/own_pets_pixels.png").exists(), error
+    code, out, error = run_tool("splits", "pets/own_pets.py", "--pixels", "--out", "pets.pdf")
+    assert code == 0 and Path("pets.pdf").exists(), error
 
 
 def test_a_second_run_changes_nothing_and_another_split_is_refused(voc, prepare):
