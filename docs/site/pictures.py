@@ -95,6 +95,24 @@ def draw_comparison() -> None:
     shutil.copy(BUILD / "compare" / "curves.png", PICTURES / "compare_curves.png")
 
 
+def draw_fundus() -> None:
+    """Join an image of the unseen camera by FedAvg (left) and with SiloBN (right)."""
+    fedseg("prepare", "fundus", "--root", "data/demo_fundus", "--synthetic")
+    fedseg("train", "demo_fundus", "--overwrite")
+    fedseg("train", "demo_fundus", "--with", "silobn", "--overwrite")
+    folder = BUILD / "work_dirs"
+    join_fundus(folder / "demo_fundus" / "seed0", folder / "demo_fundus_silobn" / "seed0")
+
+
+def join_fundus(*runs: Path) -> None:
+    """Put the runs' pictures of one image side by side."""
+    pictures = []
+    for run in runs:
+        with Image.open(run / "pictures" / "unseen" / "00009_009.png") as picture:
+            pictures.append(picture.convert("RGB").reduce(2))
+    Image.fromarray(np.hstack(pictures)).save(PICTURES / "fundus_unseen.jpg", quality=88)
+
+
 def draw_page() -> None:
     fedseg("leaderboard", ROOT / "docs" / "runs", "--out", "board")
     take_screenshots(BUILD / "board", PICTURES)
@@ -118,6 +136,7 @@ DRAWN = {
     "cifar10_a005_trends.png": draw_trends,
     "demo_predictions.jpg": draw_predictions,
     "compare_curves.png": draw_comparison,
+    "fundus_unseen.jpg": draw_fundus,
     "leaderboard.png": draw_page,  # leaderboard_*.png
 }
 
