@@ -6,7 +6,6 @@ import statistics
 import subprocess
 import sys
 
-import file_tables
 import pytest
 import toyresults
 import toyseg
@@ -14,8 +13,9 @@ from doc_pages import ROOT
 
 from fedseg.errors import DataError
 from fedseg.files import sha256
+from fedseg.runs.history import Record
 from fedseg.runs.run_files import read_runs
-from fedseg.runs.schema import RESULTS_SCHEMA_VERSION, read_results
+from fedseg.runs.schema import RESULTS_SCHEMA_VERSION, DataFacts, ResultsFile, read_results
 
 
 def curves(rounds: list[int], **columns) -> dict:
@@ -278,7 +278,12 @@ def test_reading_runs_imports_no_torch():
 
 
 def test_tables_of_fields_are_those_of_the_models():
+    """The page has a row for every field with a description, in the order of the model."""
     page = (ROOT / "docs/configuration.md").read_text(encoding="utf-8")
-    refreshed = file_tables.refreshed(page)
-    assert refreshed == page, "run python docs/site/file_tables.py"
-    assert refreshed.count("<!-- fields: ") == 3
+    tables = page.split("| field | what |\n|---|---|\n")[1:]
+    for model, table in zip((Record, ResultsFile, DataFacts), tables, strict=True):
+        rows = []
+        for name, field in model.model_fields.items():
+            if field.description:
+                rows.append(f"| `{name}` | {field.description} |")
+        assert table.split("\n\n")[0].splitlines() == rows
