@@ -13,6 +13,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--new-user", action="store_true", help=text)
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the walks of further pages to ``make new-user``; test_all_pages.py reads them."""
+    if config.getoption("--new-user", default=False):
+        return
+    walks = [item for item in items if item.get_closest_marker("new_user")]
+    config.hook.pytest_deselected(items=walks)
+    items[:] = [item for item in items if item not in walks]
+
+
 @pytest.fixture(scope="session")
 def is_new_user(request: pytest.FixtureRequest) -> bool:
     return request.config.getoption("--new-user", default=False)

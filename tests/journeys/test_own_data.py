@@ -30,6 +30,7 @@ def test_own_data_set(terminal):
     walk(terminal, PAGE, instead)
 
 
+@pytest.mark.new_user
 def test_images_and_label_maps_of_ones_own(terminal):
     given.orchards(terminal.folder)
     terminal.write("data/orchards/classes.txt", "void\nsoil\ntree\nsky\n")

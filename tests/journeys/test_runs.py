@@ -4,6 +4,7 @@ import json
 import shutil
 
 import given
+import pytest
 import toyresults
 from command_lines import small
 from terminal import Terminal
@@ -36,6 +37,7 @@ def test_getting_started(terminal, small_config, is_new_user):
     assert f"{final['test']['accuracy']:.2f}" in tested  # the model and the images of training
 
 
+@pytest.mark.new_user
 def test_inspecting(terminal, small_config):
     folder = terminal.folder
     given.shapes(folder)
@@ -62,6 +64,7 @@ def test_inspecting(terminal, small_config):
     walk(terminal, "docs/inspecting.md", instead)
 
 
+@pytest.mark.new_user
 def test_using_a_model(terminal, small_config, is_new_user):
     for name in ("street.jpg", "photos/night.jpg", "photos/day.png"):
         given.photograph(terminal.folder / name)
@@ -79,6 +82,7 @@ def test_using_a_model(terminal, small_config, is_new_user):
     assert {"street.png", "night.png", "day.png"} <= {p.name for p in predictions.rglob("*.png")}
 
 
+@pytest.mark.new_user
 def test_medical(terminal):
     small_images = "--cfg-options train_cfg.max_rounds=1 train_dataloader.batch_size=40"
     instead = {
