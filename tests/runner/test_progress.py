@@ -161,7 +161,7 @@ def test_quiet_shows_only_the_final_table(tmp_path, monkeypatch, capsys):
     assert main() == 0
     out, err = capsys.readouterr()
     assert err == "said on standard error\n"  # the hook's own words, not ours
-    assert "unseen" in out and "history.jsonl" in out and "WARNING" not in out
+    assert "unseen" in out and "fedseg test" in out and "WARNING" not in out
     log = next((tmp_path / "run").rglob("*.log")).read_text()
     evaluated = re.findall(
         r"- INFO - Round\(val\) \[(\d)/2\]  lr: .* loss: .* unseen/accuracy: ", log
