@@ -87,8 +87,10 @@ def _other_counts(data_set: PairedSet, counts: Mapping[str, Mapping[str, int]]) 
 
 def copy_images(data_set: PairedSet, source: Path, root: Path, overwrite: bool = False) -> None:
     """Verify a data set in ``source``, then copy to ``root`` what is not there."""
-    groups = verify(data_set, source, print_sizes=False).values()
-    names = [name for group in groups for sample in group for name in sample]
+    names: list[str] = []
+    for samples in verify(data_set, source, print_sizes=False).values():
+        for sample in samples:
+            names.extend(sample)
     present = {name for name in names if (root / name).exists()}
     same = {n for n in present if filecmp.cmp(source / n, root / n, shallow=False)}
     differing = sorted(present - same)

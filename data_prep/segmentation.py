@@ -79,6 +79,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="class names in the order of their ids: NAME per line, or NAME,R,G,B with the color "
         "of pictures",
     )
+    _add_split_arguments(parser)
+    parser.add_argument(
+        "--unofficial",
+        action="store_true",
+        help="published layouts: accept other numbers of images",
+    )
+    add_overwrite_argument(parser)
+
+
+def _add_split_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the choice of test images and of clients."""
     parser.add_argument(
         "--test-share",
         type=float,
@@ -117,12 +128,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="of the split (default: %(default)s)",
     )
-    parser.add_argument(
-        "--unofficial",
-        action="store_true",
-        help="published layouts: accept other numbers of images",
-    )
-    add_overwrite_argument(parser)
 
 
 def prepare(

@@ -58,14 +58,18 @@ CITYSCAPES = PairedSet(
     copies=2,
 )
 
-# 104 domains: town, weather, viewpoint; town 7 has no clear noon seen from M
-DOMAINS = tuple(
-    f"T{town:02d}_{weather}_{viewpoint}"
-    for town in range(1, 8)
-    for weather in ("CN", "CS", "HRN")
-    for viewpoint in "ABJMV"
-    if (town, weather, viewpoint) != (7, "CN", "M")
-)
+
+def _name_domains() -> tuple[str, ...]:
+    """Name IDDA's 104 domains by town, weather and viewpoint."""
+    domains = []
+    for town in range(1, 8):
+        for weather in ("CN", "CS", "HRN"):
+            domains += [f"T{town:02d}_{weather}_{viewpoint}" for viewpoint in "ABJMV"]
+    domains.remove("T07_CN_M")  # town 7 has no clear noon seen from M
+    return tuple(domains)
+
+
+DOMAINS = _name_domains()
 DOMAIN = re.compile(r"T0([1-7])_(CN|CS|HRN)_([ABJMV])")
 IDDA = PairedSet(
     name="idda",

@@ -70,7 +70,9 @@ def fine_tune(run: Any, client: str, steps: int, lr: float | None) -> None:
 
     Without the algorithm's and the local loss's terms: a function of model, seed and client.
     """
-    trainer, data, flat = run.trainer, run.data, run.flat
+    trainer = run.trainer
+    data = run.data
+    flat = run.flat
     local = trainer.local
     index = data.clients.index(client)
     flat.counters.zero_()

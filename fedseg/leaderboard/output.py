@@ -128,8 +128,9 @@ def _text_frame(
     if why:
         after["why"] = ["; ".join(reasons) for reasons in rows["reasons"]]
     values = values.set_axis(list(labels), axis=1)
-    facts = [pd.DataFrame(part, index=rows.index) for part in (before, after)]
-    texts = pd.concat([facts[0], values, facts[1]], axis=1)
+    leading = pd.DataFrame(before, index=rows.index)
+    trailing = pd.DataFrame(after, index=rows.index)
+    texts = pd.concat([leading, values, trailing], axis=1)
     is_best = np.zeros(texts.shape, dtype=bool)
     is_best[:, len(before) : len(before) + len(labels)] = best.to_numpy(dtype=bool)
     return TextFrame(title, texts, is_best, list(rows["kind"] == "published"))

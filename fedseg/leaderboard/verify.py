@@ -370,10 +370,11 @@ def _test_parts(run: _Run, runner: FederatedRunner) -> Iterator[Part]:
     """Compare the facts of the test images, and which test sets there are."""
     data = run.results.data
     for test in runner.test_loop.sets:
-        name, facts = f"test:{test.name}", test_facts(test)
+        name = f"test:{test.name}"
+        images = test_facts(test)
         entry = data[name].model_dump() if name in data else {}
-        entry = {key: entry.get(key) for key in facts}
-        yield Part(entry, facts, f"data.{name}", "data set")
+        recorded = {key: entry.get(key) for key in images}
+        yield Part(recorded, images, f"data.{name}", "data set")
     loaders = run.stated.get("val_dataloader") or {}
     tests = {name: loader for name, loader in loaders.items() if loader is not None}
     has = {name.removeprefix("test:") for name in data if name != "train"}
