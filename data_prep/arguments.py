@@ -46,7 +46,7 @@ def add_overwrite_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def add_source_argument(parser: argparse.ArgumentParser) -> None:
-    """Add ``--source``, the folder of labeled images."""
+    """Add ``--source``, the folder of the official files."""
     parser.add_argument(
         "--source",
         type=Path,

@@ -93,13 +93,14 @@ def _superclass_of_classes() -> dict[str, int]:
     return dict(sorted(superclass_of.items()))
 
 
+SUPERCLASS_OF = _superclass_of_classes()
 CIFAR100 = ImageSet(
     name="CIFAR100",
     shape=(32, 32, 3),
-    classes=tuple(_superclass_of_classes()),
+    classes=tuple(SUPERCLASS_OF),
     dataset="CIFAR100Dataset",
     setting="cifar100_a05",
-    coarse_labels=tuple(_superclass_of_classes().values()),
+    coarse_labels=tuple(SUPERCLASS_OF.values()),
     released=ReleasedFiles(archive_names=True, left_out={"train": 0, "test": 1}),
 )
 MEMBERS = {

@@ -145,7 +145,7 @@ def _build_splits(
         unassigned = count - len(train) - len(test)
         if unassigned:
             print(f"  {'/'.join(place)}: {unassigned} images belong to no client")
-        splits.append(PreparedSplit(place, train, test, about))
+        splits.append(PreparedSplit(place=place, train=train, test=test, about=about))
     return splits
 
 

@@ -153,7 +153,14 @@ def _read_folder(root: Path, layout: Layout, rule: SplitRule, unofficial: bool) 
     train = [i for i in range(len(images)) if i not in tested]
     if not train:
         raise DataError(f"{root}: every image is a test image: choose fewer.")
-    folder = Folder(root, layout, images, count_classes(layout, images), train, tests)
+    folder = Folder(
+        root=root,
+        layout=layout,
+        images=images,
+        pixels=count_classes(layout, images),
+        train=train,
+        tests=tests,
+    )
     _check_classes(folder, "training images", train)
     for user, positions in tests.items():
         _check_classes(folder, user, sorted(positions))
@@ -200,7 +207,7 @@ def _save_split(
         "seed": rule.seed,
         "test_images": rule.tests,
     }
-    split = PreparedSplit((), train, Split(tests), about)
+    split = PreparedSplit(place=(), train=train, test=Split(tests), about=about)
     check_free(folder.root, [split], overwrite)
     save(folder.root, split)
     print_splits([split], folder.root)

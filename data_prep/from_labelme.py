@@ -43,18 +43,20 @@ def read_labelme(labels: Path, images: Path | None) -> importers.Imported:
 def _draw(file: Path, shape: dict[str, Any], size: tuple[int, int]) -> np.ndarray:
     """Draw a shape: bool [H, W]."""
     canvas = Image.new("1", size[::-1])
-    pen, points = ImageDraw.Draw(canvas), shape["points"]
+    pen = ImageDraw.Draw(canvas)
+    points = shape["points"]
     if not ((points >= -1).all() and (points <= np.array(size[::-1]) + 1).all()):
         raise DataError(f"{file}: {shape['label']}: must be inside of the image {size} [H, W].")
-    form = (shape.get("shape_type"), len(points))
-    if form[0] == "polygon" and len(points) > 2:
+    kind = shape.get("shape_type")
+    count = len(points)
+    if kind == "polygon" and count > 2:
         pen.polygon([*map(tuple, points.tolist())], 1, 1)
-    elif form == ("rectangle", 2):
+    elif kind == "rectangle" and count == 2:
         pen.rectangle([*points.min(axis=0), *points.max(axis=0)], 1, 1)
-    elif form == ("circle", 2):
+    elif kind == "circle" and count == 2:
         radius = np.linalg.norm(points[1] - points[0])
         pen.ellipse([*(points[0] - radius), *(points[0] + radius)], 1, 1)
     else:
         must = "must be a polygon of three points, or a rectangle or circle of two"
-        raise DataError(f"{file}: {shape['label']}: {must}, not {form[1]} of a {form[0]}.")
+        raise DataError(f"{file}: {shape['label']}: {must}, not {count} of a {kind}.")
     return np.array(canvas)

@@ -4,6 +4,8 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
+from fedseg.errors import ConfigError
+
 from .arguments import PositiveInt, add_overwrite_argument, add_root_argument, check_exists
 from .outcome import Outcome, next_command
 
@@ -21,6 +23,7 @@ examples:
 The split is written to ROOT/splits/{train,test}."""
 FIX = "put Domain1 to Domain4 there, or give --root or --synthetic"
 DEMO = Path("data/demo_fundus")
+DRAWN_SIZE = 128  # height and width of drawn photographs, pixels
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,9 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--size",
         type=int,
-        default=128,
         metavar="N",
-        help="height and width of drawn photographs, pixels (default: %(default)s)",
+        help=f"height and width of drawn photographs, pixels (default: {DRAWN_SIZE})",
     )
     parser.add_argument(
         "--unofficial",
@@ -50,7 +52,7 @@ def prepare(
     root: Path | None = None,
     *,
     synthetic: bool = False,
-    size: PositiveInt = 128,
+    size: PositiveInt | None = None,
     unofficial: bool = False,
     overwrite: bool = False,
 ) -> Outcome:
@@ -59,11 +61,13 @@ def prepare(
     Args:
         root: their folder (default: data/fundus).
         synthetic: draw photographs as four cameras would show them.
-        size: height and width of drawn photographs, pixels.
+        size: height and width of drawn photographs, pixels (default: 128).
         unofficial: accept another number of photographs than the published one.
         overwrite: replace a split that differs.
     """
     root = root or Path("data/fundus")
+    if size is not None and not synthetic:
+        raise ConfigError("--size: is the size of drawn photographs, it needs --synthetic")
     if not synthetic:
         check_exists(root, FIX)
     from fedseg.datasets.arrays import is_synthetic
@@ -73,7 +77,7 @@ def prepare(
     from .synthetic_fundus import draw_sites
 
     if synthetic:
-        draw_sites(root, size)
+        draw_sites(root, size or DRAWN_SIZE)
     drawn = is_synthetic(root)
     outcome = prepare_published("fundus", root, SplitRule(), unofficial or drawn, overwrite)
     if drawn:

@@ -67,6 +67,7 @@ def find_samples(root: Path, layout: Layout, unofficial: bool) -> list[Sample]:
         )
     if not unofficial:
         _check_counts(root, layout, samples)
+    # raises for what is no regular file, such as a device that would be read for ever
     existing_files(str(root / path) for sample in samples for path in sample)
     return samples
 

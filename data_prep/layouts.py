@@ -81,7 +81,7 @@ def own_layout(root: Path, images: str | None, labels: str | None, classes: Path
     class_of[: len(names)] = range(len(names))
     class_of[IGNORE] = IGNORE
     palette = colors or [color_of(index) for index in range(len(names))]
-    return Layout(images, labels, names, palette, class_of)
+    return Layout(images=images, labels=labels, classes=names, palette=palette, class_of=class_of)
 
 
 def _refuse_coco(root: Path, labels: str | None) -> None:

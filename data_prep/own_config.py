@@ -48,7 +48,7 @@ def write_config(
         tests="\n".join(_test_loader(user, batch_size) for user in split.test.users),
     )
     path = root / f"{name}.py"
-    if path.exists() and path.read_text() != text and not overwrite:
+    if path.exists() and path.read_text("utf-8") != text and not overwrite:
         raise DataError(f"{path}: is another config: give --overwrite to replace it")
     write_text(path, text)
     return path

@@ -55,7 +55,7 @@ def prepare_volumes(root: Path, source: Path, unofficial: bool, overwrite: bool)
     about: dict[str, Any] = {"dataset": "prostate", "source": "own rule", "rule": "by patient"}
     if len(cases) < published:
         about["unofficial"] = f"{len(cases)} of {published} volumes"
-    split = PreparedSplit((), train, test, about)
+    split = PreparedSplit(place=(), train=train, test=test, about=about)
     check_free(root, [split], overwrite)
     save(root, split)
     folders = print_splits([split], root)

@@ -8,7 +8,6 @@ from typing import Any
 import pandas as pd
 
 from fedseg.leaderboard.benchmarks import (
-    DATASETS,
     FURTHER_COLUMNS,
     Benchmark,
     Column,
@@ -253,11 +252,3 @@ def _spread_columns(runs: Iterable[FoundRun]) -> tuple[Column, ...]:
             label = f"{metric.domain}, worst 10 %"
             columns.append(Column(name, label, name, "final", (None, name)))
     return tuple(columns)
-
-
-def data_title(dataset: str) -> str:
-    """The title of a data set for the reader, or its class."""
-    for facts in DATASETS.values():
-        if facts["class"] == dataset:
-            return facts["title"]
-    return dataset

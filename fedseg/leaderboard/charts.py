@@ -112,20 +112,24 @@ def draw_scatter(benchmark: Benchmark, lines: pd.DataFrame) -> Chart:
     points = points.reindex(columns=[right.key, down.key]).dropna()
     rows = lines.drop_duplicates("row").set_index("row").loc[points.index]
     names = [html.escape(f"{row.method}, {row.source}") for row in rows.itertuples()]
-    is_run = (rows["kind"] == "run").to_numpy()
     figure = go.Figure()
-    figure.add_trace(
-        go.Scatter(
-            x=list(points.loc[~is_run, right.key]),
-            y=list(points.loc[~is_run, down.key]),
-            text=[name for name, own in zip(names, is_run, strict=True) if not own],
-            name="published",
+    counts = []
+    for kind, symbol in (("published", "circle-open"), ("reproduced", "diamond-open")):
+        chosen = (rows["kind"] == kind).to_numpy()
+        if not chosen.any():
+            continue
+        trace = go.Scatter(
+            x=list(points.loc[chosen, right.key]),
+            y=list(points.loc[chosen, down.key]),
+            text=[name for name, shown in zip(names, chosen, strict=True) if shown],
+            name=kind,
             mode="markers",
-            marker={"color": GRAY, "symbol": "circle-open", "size": 9},
+            marker={"color": GRAY, "symbol": symbol, "size": 9},
         )
-    )
+        figure.add_trace(trace)
+        counts.append(f"{chosen.sum()} {kind} rows")
     points_of_runs = []
-    for place, row in enumerate(rows[is_run].head(MOST_ROWS).itertuples()):
+    for place, row in enumerate(rows[rows["kind"] == "run"].head(MOST_ROWS).itertuples()):
         x, y = points.loc[row.Index, [right.key, down.key]]
         marker = {"color": COLORS[place % len(COLORS)], "symbol": SYMBOLS[place % len(SYMBOLS)]}
         trace = go.Scatter(
@@ -134,7 +138,7 @@ def draw_scatter(benchmark: Benchmark, lines: pd.DataFrame) -> Chart:
         figure.add_trace(trace)
         points_of_runs.append(f"{row.method} at {x:.2f}, {y:.2f}")
     title = f"{down.label} against {right.label}"
-    text = f"{title}: {(~is_run).sum()} published rows; {'; '.join(points_of_runs)}"
+    text = f"{title}: {'; '.join([*counts, *points_of_runs])}"
     return Chart(title, _json(figure, right.header, down.header), text)
 
 

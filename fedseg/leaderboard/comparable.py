@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from fedseg.config.roles import PROTOCOL, select
-from fedseg.leaderboard.benchmarks import DATASETS, MODELS, Benchmark, Setting, settings
+from fedseg.leaderboard.benchmarks import DATASETS, Benchmark, Setting, settings
 from fedseg.leaderboard.methods import AUGMENTATIONS, batchnorm_policy, component_type
 from fedseg.metric_names import Metric
 from fedseg.runs.history import Participation
@@ -371,8 +371,3 @@ def too_few_evaluations(
             f"too few evaluations: {fewest}{words} in the last {window.rounds} rounds, at "
             f"least {setting.evaluations} are needed"
         )
-
-
-def model_name(results: Results) -> str:
-    """A run's network as the published records name it, or its class."""
-    return MODELS.get(results.model.type, results.model.network or results.model.type)

@@ -286,8 +286,7 @@ def to_csv(board: Board, tables: Sequence[Benchmark], reasons: bool = False) -> 
 def to_latex(board: Board) -> str:
     """Write tables for a paper: methods x settings, yours beside published ones, the best in bold.
 
-    There is one for each group of benchmarks that has a run; it needs ``booktabs`` and
-    ``multirow``.
+    There is one for each group of benchmarks that has a run; it needs ``booktabs``.
     """
     groups: dict[str, list[str]] = {}
     for table in (*board.shown(), *board.apart):

@@ -97,9 +97,10 @@ def _table(board: Board, benchmark: Benchmark, folder: Path) -> dict[str, Any]:
     ranked = [line for line in lines if line["is_ranked"] or not benchmark.columns]
     unranked = [line for line in lines if not line["is_ranked"]]
     unranked = [line for line in unranked if _has_value(line) or line["kind"] == "published"]
-    parts = [_part(board, ranked, folder)]
+    is_own = benchmark.setting is None
+    parts = [_part(board, ranked, is_own, folder)]
     if unranked:
-        parts.append(_part(board, unranked, folder))
+        parts.append(_part(board, unranked, is_own, folder))
     return {
         "benchmark": benchmark,
         "setting": benchmark.setting,
@@ -126,7 +127,9 @@ def _doubt(line: Mapping[str, Any]) -> str:
     return line["doubt"] if isinstance(line["doubt"], str) else ""
 
 
-def _part(board: Board, lines: Sequence[Mapping[str, Any]], folder: Path) -> dict[str, Any]:
+def _part(
+    board: Board, lines: Sequence[Mapping[str, Any]], is_own: bool, folder: Path
+) -> dict[str, Any]:
     """Columns and rows of one of a table's parts, without columns that have no value."""
     columns: dict[int, Mapping[str, Any]] = {}
     rows: dict[int, dict[str, Any]] = {}
@@ -134,7 +137,7 @@ def _part(board: Board, lines: Sequence[Mapping[str, Any]], folder: Path) -> dic
         row = rows.setdefault(line["row"], {"cells": {}})
         row["cells"][line["place"]] = _cell(line)
         if line["place"] == 0 or "facts" not in row:
-            row |= _row(board, line, folder)
+            row |= _row(board, line, is_own, folder)
         if line["place"] == 0 or _has_value(line):
             columns[line["place"]] = line
     return {
@@ -144,16 +147,16 @@ def _part(board: Board, lines: Sequence[Mapping[str, Any]], folder: Path) -> dic
     }
 
 
-def _row(board: Board, line: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+def _row(board: Board, line: Mapping[str, Any], is_own: bool, folder: Path) -> dict[str, Any]:
     """What the template needs of a row besides its cells.
 
     Args:
         board: which has the row.
         line: of its first column.
+        is_own: the table has nothing but runs; a row names its places in benchmarks.
         folder: of the page.
     """
     runs = line["runs"]
-    is_own = line["benchmark"] in {table.id for table in board.own}
     return {
         "facts": line,
         "rank": "" if pd.isna(line["rank"]) else line["rank"],

@@ -14,7 +14,7 @@ from fedseg.errors import DataError
 from fedseg.files import write_text
 from fedseg.metric_names import MAIN_METRICS, SPREAD, Metric, domain_label, main_metric
 from fedseg.report.compare import Comparison, Side
-from fedseg.report.corruptions import MEAN, corruption_table
+from fedseg.report.corruptions import MEAN, corruption_label, corruption_table
 from fedseg.report.figures import (
     COLORS,
     draw_percentages,
@@ -472,7 +472,7 @@ def draw_corruptions(sides: Sequence[Side], severity: int | None = None) -> Figu
     if table.empty:
         return None
     table = table.reindex([name for name in table.index if name != MEAN] + [MEAN])
-    table.index = table.index.str.replace("_", " ")
+    table.index = table.index.map(corruption_label)
     over = "mean over severities" if severity is None else f"severity {severity}"
     return draw_percentages(table, f"accuracy (%), {over}")
 

@@ -11,6 +11,11 @@ from fedseg.names import CORRUPTIONS
 MEAN = "mean"
 
 
+def corruption_label(name: str) -> str:
+    """Write the name of a corruption for the reader."""
+    return name.replace("_", " ").replace("jpeg", "JPEG")
+
+
 def corruption_table(domains: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame | None:
     """Tabulate accuracy in percent by corruption (rows) and severity (columns).
 

@@ -15,6 +15,7 @@ from matplotlib.transforms import ScaledTranslation
 from fedseg.errors import DataError
 from fedseg.files import atomic_writer
 from fedseg.metric_names import MAIN_METRICS, domain_label
+from fedseg.report.corruptions import MEAN, corruption_label
 
 # Okabe and Ito's colors, distinct for every kind of color vision (without yellow and black)
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
@@ -23,7 +24,6 @@ SHADES = "YlGnBu"
 DPI = 120
 FORMATS = ("png", "svg", "pdf")
 LABEL = 0.18  # inches of a line of text with space above it
-MEAN = "mean"
 
 
 def new_figure(width: float, height: float, layout: str | None = "constrained") -> Figure:
@@ -140,7 +140,7 @@ def draw_iou_by_class(
 def draw_corruptions(table: pd.DataFrame, title: str = "") -> Figure:
     """Draw a table of :func:`fedseg.report.corruptions.corruption_table` under a title."""
     columns = [column if column == MEAN else f"severity {column}" for column in table.columns]
-    rows = [name.replace("_", " ").replace("jpeg", "JPEG") for name in table.index]
+    rows = [corruption_label(name) for name in table.index]
     values = table.set_axis(columns, axis=1).set_axis(rows, axis=0)
     return draw_percentages(values, f"{title}\naccuracy (%)".strip())
 

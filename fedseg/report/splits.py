@@ -43,7 +43,8 @@ class SplitView:
         name: short, its column in tables.
         kind: ``"classes"`` or ``"domains"``: what the columns of ``counts`` are.
         sizes: number of samples of each client.
-        counts: samples, or pixels, of each client (rows) in each class or domain (columns).
+        counts: of each client (rows) in each class or domain (columns).
+        unit: ``"samples"`` or ``"pixels"``: what is counted there.
         tests: the same of the test sets that have such labels.
         test_sizes: number of samples of each test set.
         unused: number of samples that no client holds and no test set takes.
@@ -60,6 +61,7 @@ class SplitView:
     test_sizes: Mapping[str, int]
     unused: int
     distance: float
+    unit: str = "samples"
     notes: tuple[str, ...] = ()
 
 
@@ -231,6 +233,7 @@ def _count_pixels(view: SplitView, clients: Mapping[str, np.ndarray], dataset: A
     return replace(
         view,
         kind=CLASSES,
+        unit="pixels",
         counts=pd.DataFrame(by_client, list(clients), classes),
         tests=pd.DataFrame(columns=classes),
         distance=mean_distance(by_client, counts.sum(axis=0)),

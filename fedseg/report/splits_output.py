@@ -119,7 +119,7 @@ def draw_splits(views: Sequence[SplitView]) -> Figure:
         else:
             beside.set_axis_off()
     scale = figure.colorbar(grid[0, 0].collections[0], ax=list(grid[0]), pad=0.01, fraction=0.02)
-    scale.set_label("share of the client's samples")
+    scale.set_label(f"share of the client's {views[0].unit}")
     scale.ax.yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0))
     return figure
 

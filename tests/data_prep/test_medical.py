@@ -37,6 +37,7 @@ def test_drawn_fundus_photographs_and_the_unseen_site(tmp_path, prepare):
     before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
     prepare("fundus", "--root", root, "--synthetic", "--size", 32)
     assert before == {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
+    assert "--size: is the size of drawn" in prepare.fails("fundus", "--root", root, "--size", 32)
     error = prepare.fails("fundus", "--root", root, "--synthetic", "--size", 64)
     assert "has other photographs" in error
     assert {user: len(held) for user, held in read_split(root / "splits/train").users.items()} == {
