@@ -34,7 +34,7 @@ from fedseg.evaluation.statistics import statistics_batches, statistics_of
 from fedseg.files import own_folder, write_text
 from fedseg.runner.checkpoint import CHECKPOINTS, checkpoints, run_folder
 from fedseg.runner.work_dir import lock_work_dir
-from fedseg.runs.curvature_files import CURVATURE
+from fedseg.runs.curvature_files import CURVATURE, short_name
 from fedseg.runs.history import Number, plain
 
 SCHEMA_VERSION = 2
@@ -377,12 +377,26 @@ def compute_landscape(
     return collect(header, points)
 
 
+def _is_of(first: str, header: Mapping[str, Any]) -> bool:
+    """Whether a file's first line says that it is of this landscape.
+
+    The trajectory is left out: the run may have kept or removed checkpoints since.
+    """
+    try:
+        content = json.loads(first)
+    except ValueError:
+        return False
+    if not isinstance(content, dict):
+        return False
+    return {**content, "trajectory": None} == {**header, "trajectory": None}
+
+
 def _read_points(path: Path, header: Mapping[str, Any], places: Sequence[Place]) -> list[PointLine]:
     """The finished points of a landscape, up to the first damaged line."""
     if not path.exists():
         return []
     first, *lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
-    if first != json.dumps(header):
+    if not _is_of(first, header):
         raise ConfigError(
             f"{path}: is the landscape of other models, data or options: name another folder "
             "(--out), or delete it"
@@ -448,4 +462,4 @@ def default_folder(spec: Spec, files: Mapping[str, Path]) -> Path:
     if spec.statistics != RUNNING:
         words.append(spec.statistics)
     name = "-".join(words).replace("/", "_").replace("\\", "_")
-    return own_folder(run, f"{CURVATURE}/{name}")
+    return own_folder(run, f"{CURVATURE}/{short_name(name)}")

@@ -13,7 +13,7 @@ from fedseg.curvature.quantities import QUANTITIES, Subject
 from fedseg.curvature.run_data import TRAIN, RunData, Selection
 from fedseg.curvature.surface import BATCH
 from fedseg.errors import ConfigError
-from fedseg.files import own_folder, read_json, write_text
+from fedseg.files import digest, own_folder, read_json, write_text
 from fedseg.runner.checkpoint import run_folder
 from fedseg.runner.work_dir import lock_work_dir
 from fedseg.runs.curvature_files import CURVATURE, read_quantity
@@ -58,7 +58,14 @@ def measure(
     folder = folder or default_folder(run, checkpoint, selection, global_model)
     with lock_work_dir(folder), progress(transient=True) as bars:
         point = run.load(checkpoint, global_model)
-        subject = Subject(run, checkpoint, point, selection, bars)
+        subject = Subject(
+            run=run,
+            checkpoint=checkpoint,
+            point=point,
+            selection=selection,
+            folder=folder,
+            bars=bars,
+        )
         about = {
             "schema_version": SCHEMA_VERSION,
             **run.identity(checkpoint),
@@ -130,5 +137,5 @@ def default_folder(
     if selection.client is not None or selection.domain != TRAIN:
         words.append(data_name(selection).replace(" ", "_").replace("/", "_"))
     if run.changed:
-        words.append("changed")
+        words.append(f"changed_{digest(run.changed)[:8]}")
     return own_folder(run_folder(checkpoint), f"{CURVATURE}/{'-'.join(words)}")

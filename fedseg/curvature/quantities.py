@@ -43,6 +43,7 @@ class Subject:
         checkpoint: the file that has the model.
         point: the global model, or the average.
         selection: D.
+        folder: of the results, where there is room for large intermediate ones.
         bars: show how far it is.
     """
 
@@ -50,6 +51,7 @@ class Subject:
     checkpoint: Path
     point: Point
     selection: Selection
+    folder: Path
     bars: Progress
 
     @cached_property
@@ -74,7 +76,8 @@ class Subject:
         return LossSurface(self.run.flat, samples, model)
 
     def _of_client(self, client: str) -> Selection:
-        return replace(self.selection, domain=TRAIN, client=client)
+        """The client's training images, which running statistics normalize: in small batches."""
+        return self.run.in_small_batches(replace(self.selection, domain=TRAIN, client=client))
 
     def train(self, clients: list[str] | None = None) -> list[Point]:
         """The models that clients train from the global one; None: the participants'."""
@@ -189,7 +192,7 @@ def fedalign(subject: Subject, clients: int | None, probes: int) -> Values:
     groups = 1 if exact else min(9, max(3, probes // 10))
     per_group = n if exact else probes // groups
     dtype = np.float64 if exact else np.float32
-    with TemporaryFile() as file:  # on disk: there may be many clients
+    with TemporaryFile(dir=subject.folder) as file:  # on disk: there may be many clients
         diagonals = np.memmap(file, dtype, "w+", shape=(len(names), groups, n))
         for number, client in enumerate(_track(subject, clients)):
             with subject.products(subject.client_surface(client), groups * per_group) as products:

@@ -25,13 +25,12 @@ from fedseg.errors import ConfigError, DataError
 from fedseg.evaluation.sets import EvaluationSet, StreamedSet, build_evaluation_set
 from fedseg.files import digest, own_path, sha256
 from fedseg.loaders.partitioned import PartitionedData, balanced_batches
-from fedseg.registry import SAMPLERS, build
 from fedseg.runner.build import build_trainer, load_weights
 from fedseg.runner.checkpoint import CHECKPOINTS, checkpoints, load_checkpoint, run_folder
 from fedseg.runner.experiment import load_config
 from fedseg.runner.logs import quiet_console
 from fedseg.runner.recorded import newest_checkpoint, recorded
-from fedseg.runner.sampler import ClientSampler
+from fedseg.runner.sampler import ClientSampler, build_sampler
 
 TRAIN = "train"  # the domain of the clients' training images
 
@@ -209,9 +208,7 @@ class RunData:
     @cached_property
     def sampler(self) -> ClientSampler:
         """Who takes part in which round."""
-        sampler = build(SAMPLERS, self.config.client_sampler, "client_sampler")
-        sampler.bind(self.data.clients, self.seed)
-        return sampler
+        return build_sampler(self.config.client_sampler, self.data.clients, self.seed)
 
     def first_clients(self, count: int | None) -> list[str]:
         """So many clients (None: all) in the order of their first participation.

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg import eigh_tridiagonal, qr
-from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
+from scipy.sparse.linalg import ArpackError, ArpackNoConvergence, LinearOperator, eigsh
 
 from fedseg.errors import ConfigError, TrainingError
 
@@ -48,8 +48,6 @@ def largest(products: Any, k: int, rng: np.random.Generator, tolerance: float = 
     if not 0 < k < n:
         raise ConfigError(f"--top: must be from 1 to {n - 1}, not {k}")
     start = rng.standard_normal(n)
-    if not products(start).any():
-        return Spectrum(np.zeros(k), np.eye(n, k), np.zeros(k))
     try:
         values, vectors = _search(products, k, start, tolerance)
         values, vectors = _find_copies(products, values, vectors, tolerance)
@@ -58,6 +56,10 @@ def largest(products: Any, k: int, rng: np.random.Generator, tolerance: float = 
             f"--top: {len(error.eigenvalues)} of {k} eigenvalues converged: ask for "
             "fewer, or raise --tolerance"
         ) from error
+    except ArpackError:
+        if products(start).any():
+            raise
+        return Spectrum(np.zeros(k), np.eye(n, k), np.zeros(k))  # ARPACK refuses a matrix of zeros
     pairs = zip(values, vectors.T, strict=True)
     residuals = [np.linalg.norm(products(v) - value * v) for value, v in pairs]
     return Spectrum(values, vectors, np.array(residuals))

@@ -16,6 +16,7 @@ from fedseg.names import short_names
 from fedseg.report.figures import new_figure, readable_labels, save_figure
 from fedseg.report.landscapes import MAP, Curve, add_bar, draw_curves, find_scale
 from fedseg.runner.checkpoint import run_folder
+from fedseg.runs.curvature_files import short_name
 from fedseg.runs.tables import MISSING, TextTable
 
 CLIENT_PANEL = (3.4, 2.9)  # inches of a map of clients by rounds, without its labels
@@ -137,7 +138,7 @@ def pictures_folder(folders: Sequence[Path]) -> Path:
             names.append(f"{folder.resolve().parents[1].name}_{folder.name}")
     if len(names) > MOST_NAMES:
         names = [names[0], "to", names[-1], f"{len(names)}_models"]
-    return first.parent / "-".join(names)
+    return first.parent / short_name("-".join(names))
 
 
 def draw_spectra(results: Results) -> Figure | None:

@@ -5,6 +5,7 @@ may come from anyone: a file of another form than the one below is named, and co
 measured.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -14,12 +15,14 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from fedseg.config.arguments import STRICT, read_model
 from fedseg.errors import DataError
-from fedseg.files import own_path, read_json
+from fedseg.files import digest, own_path, read_json
 from fedseg.runs.history import Number
 from fedseg.runs.schema import Results
 
 CURVATURE = "curvature"  # key of the hook's values among the extras; the command's folder
 MEASURED = "measured curvature"  # key of the command's values among the extras, once they are read
+LONGEST_NAME = 200  # bytes of a folder's name
+READABLE = 40  # characters of one that is too long
 OF_MODEL = ("lambda_max",)
 OF_PARTICIPANTS = ("client_drift", "update_cosine")
 LOGGED = TypeAdapter(dict[str, list[Number | None]], config=STRICT)  # by the hook
@@ -148,6 +151,13 @@ class QuantityFile(FilePart):
     changed: list[str]
     num_samples: int
     values: dict[str, Any]
+
+
+def short_name(name: str) -> str:
+    """The name of a folder; one that a file system would refuse is cut, with a digest of it."""
+    if len(os.fsencode(name)) <= LONGEST_NAME:
+        return name
+    return f"{name[:READABLE]}-{digest(name)[:8]}"
 
 
 def read_quantity(path: Path, quantity: str) -> QuantityFile:

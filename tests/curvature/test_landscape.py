@@ -299,3 +299,25 @@ def test_the_folder_of_a_landscape_names_its_models(run, spec, rounds, name):
     other = {"other": run.parent / "other" / "checkpoints" / "round_000003.pth"}
     folder = default_folder(Spec("line"), files | other)
     assert folder.name.endswith("-other_round_000003")
+
+
+def test_a_long_name_of_a_folder_is_cut_with_a_digest(run):
+    names = []
+    for last in "ab":
+        clients = ("client" * 40 + last,)
+        names.append(default_folder(Spec("line", clients=clients), files_of(run, 1)).name)
+    assert names[0] != names[1]
+    assert all(len(name) < 60 and name.startswith("landscape_line-round_000001") for name in names)
+
+
+def test_a_plane_goes_on_when_the_run_has_lost_a_checkpoint(run_tool, run, tmp_path):
+    copied = tmp_path / "run"
+    shutil.copytree(run, copied)
+    words = ("landscape", "plane", copied, "--round", 1, "--client", "a", "b", "--points", 2)
+    words += ("--out", tmp_path / "plane", "--trust", "toycls")
+    for rounds in ([1, 2, 3], [1, 3]):
+        code, _, err = run_tool(*words)
+        assert code == 0, err
+        (steps,) = header_of(tmp_path / "plane")["trajectory"].values()
+        assert [step["round"] for step in steps] == rounds
+        (copied / "checkpoints" / "round_000002.pth").unlink(missing_ok=True)

@@ -139,10 +139,14 @@ def test_a_changed_config_has_a_folder_of_its_own(tool, silo):
     code, _, err = tool(*arguments, *CHANGED)
     assert code == 0 and "measured before" not in err
     assert content_of(silo, "round_000002-seen", "loss") == usual
-    changed = content_of(silo, "round_000002-seen-changed", "loss")
+    (folder,) = (silo / "curvature").glob("round_000002-seen-changed_*")
+    changed = content_of(silo, folder.name, "loss")
     assert changed["changed"] == [*CHANGED[1:]] and changed["dtype"] == "float64"
     _, _, err = tool(*arguments, *CHANGED)
     assert "measured before" in err
+    code, _, err = tool(*arguments, "--cfg-options", "dtype=float64")
+    assert code == 0 and "measured before" not in err
+    assert len([*(silo / "curvature").glob("round_000002-seen-changed_*")]) == 2
 
 
 @pytest.mark.parametrize("key", ["data_root", "train_dataloader.dataset.data_root", None])
