@@ -360,7 +360,7 @@ class RayExecutor(Executor):
         groups = []
         for group in self.trainer.local.optimizer.param_groups:
             groups.append({name: value for name, value in group.items() if name != "params"})
-        order = import_ray().put((message, groups))
+        order = self._put((message, groups))
         blocks = cut(tasks, block_size(len(tasks), self.trainer))
         costs = [sum(task.num_steps for task in block) for block in blocks]
         worker_of = {}
@@ -374,6 +374,15 @@ class RayExecutor(Executor):
             self.trainer.data.seconds_waiting += report.waiting / self.num_workers
             self._account.add(report, [outcome.task for outcome in report.value])
             yield from report.value
+
+    def _put(self, value: Any) -> Any:
+        """Give a value to the workers; returns Ray's reference to it.
+
+        Ray ends this process at once if its store is gone, as it is soon after a signal to the
+        whole group.
+        """
+        self._run.interrupt.check()
+        return import_ray().put(value)
 
     def _evaluate(self, name: str, parts: Iterable[EvalTask]) -> Iterator[tuple[int, list[Any]]]:
         """Deal slices of all parts to all workers.
@@ -394,7 +403,7 @@ class RayExecutor(Executor):
         turn = 0
         for part in parts:
             payloads = self._run.server.message(part.w).payloads
-            model = import_ray().put((part.w, part.buffers, payloads))
+            model = self._put((part.w, part.buffers, payloads))
             slices = cut(part.plan, -(-len(part.plan) // self.num_workers))
             first = 0
             if part.tuning:  # once, by one worker in turn

@@ -118,6 +118,32 @@ def test_a_signal_stops_a_run_that_is_resumed_in_one_process(tmp_path):
     toyseg.check_resumed(alone, config)
 
 
+class StopBetweenRounds(FederatedHook):
+    """As a hook of the driver: a signal comes after the first round."""
+
+    def before_round(self, runner):
+        runner.interrupt.requested = runner.round == 2
+
+
+def test_nothing_is_given_to_ray_after_a_signal(tmp_path, running_ray, monkeypatch):
+    """Ray may be gone by then, and would end the process before the run is saved."""
+    shared = toyseg.settings(
+        tmp_path, **toyseg.PLAIN, train_cfg={**SHORT, "val_interval": 1}, executor=executor(1)
+    )
+    runner = toyseg.runner(shared)
+    runner.register_hook(StopBetweenRounds())
+    put = ray.put
+
+    def put_before_the_signal(value):
+        assert not runner.interrupt.requested
+        return put(value)
+
+    monkeypatch.setattr(ray, "put", put_before_the_signal)
+    with pytest.raises(Interrupted):
+        runner.train()
+    assert len(toyseg.history(shared)) == 1
+
+
 def wait_for_a_round(process, config):
     history = Path(config["work_dir"]) / "history.jsonl"
     deadline = time.monotonic() + DEADLINE
