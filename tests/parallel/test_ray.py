@@ -103,7 +103,7 @@ def test_a_worker_with_other_data_is_refused(tmp_path, running_ray, monkeypatch)
 
 def test_a_signal_stops_a_run_that_is_resumed_in_one_process(tmp_path):
     """On the command line, with a Ray of its own, of which nothing is left."""
-    changes = {**toyseg.PLAIN, "train_cfg": {**SHORT, "local_epochs": 15}}
+    changes = {**toyseg.PLAIN, "train_cfg": {**SHORT, "max_rounds": 10, "local_epochs": 8}}
     alone = toyseg.run(tmp_path / "alone", **changes)
     config = toyseg.settings(tmp_path, **changes)
     path = toyseg.write_config(tmp_path / "toy.py", config)
