@@ -23,6 +23,15 @@ def test_memory_of_a_round(small_config, tmp_path):
     assert benchmark.peak_of_round(config, clients=2) > 1
 
 
+def test_memory_of_several_numbers_of_clients(small_config, tmp_path, monkeypatch):
+    """Each number's round is a run of its own."""
+    monkeypatch.setattr(benchmark, "MEMORY_CLIENTS", (1, 2))
+    monkeypatch.setattr(benchmark, "in_own_process", lambda peak, cfg, n: peak(cfg.copy(), n))
+    monkeypatch.setattr(benchmark, "measure", lambda config, *sizes: {"steps": 1})
+    measured = benchmark.segmentation(tmp_path, small_config)
+    assert set(measured["peak memory, MiB"]) == {"1 clients", "2 clients"}
+
+
 def test_evaluation_and_loading(small_config, tmp_path):
     measured = benchmark.evaluation(tmp_path, small_config, images=2, repeats=1)
     assert set(measured["seconds per image"]) == {"forward", "evaluation", "loading"}

@@ -138,6 +138,7 @@ def peak_of_round(config: Config, clients: int) -> float:
     config.train_cfg.update(max_rounds=1, local_epochs=None, local_steps=1)
     config.val_dataloader = config.val_evaluator = config.val_cfg = None
     config.train_dataloader.num_workers = 0
+    config.work_dir = f"{config.work_dir}/{clients} clients"
     FederatedRunner.from_cfg(config).train()
     return engine.peak()
 
