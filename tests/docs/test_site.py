@@ -32,8 +32,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_pages_are_built(site):
-    sources = {path.stem for path in (ROOT / "docs").glob("*.md")}
-    assert sources <= {path.stem for path in site.glob("*.html")}
+    docs = ROOT / "docs"
+    sources = {path.relative_to(docs).with_suffix(".html") for path in docs.rglob("*.md")}
+    assert sources <= {path.relative_to(site) for path in site.rglob("*.html")}
 
 
 def test_formulas_are_drawn_and_the_notebook_shows_its_outputs(site):
