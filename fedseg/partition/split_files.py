@@ -84,12 +84,16 @@ class SplitFile(BaseModel):
             raise ValueError(f"user {user!r} is listed twice in users: remove one")
         if other := sorted(set(self.users) ^ set(self.user_data)):
             raise ValueError(f"user {other[0]!r} is in only one of users and user_data")
-        counts = dict(zip(self.users, self.num_samples, strict=False))
+        if len(self.num_samples) != len(self.users):
+            raise ValueError(
+                f"num_samples has {len(self.num_samples)} values for {len(self.users)} users: "
+                "give one a user"
+            )
         self.user_data = {user: self.user_data[user] for user in self.users}
-        for user, samples in self.user_data.items():
-            if not counts.get(user) == len(samples.x) == len(samples.y):
+        for (user, samples), count in zip(self.user_data.items(), self.num_samples, strict=True):
+            if not count == len(samples.x) == len(samples.y):
                 raise ValueError(
-                    f"user {user!r}: num_samples is {counts.get(user)}, x has {len(samples.x)} "
+                    f"user {user!r}: num_samples is {count}, x has {len(samples.x)} "
                     f"images and y {len(samples.y)} labels: correct it"
                 )
         return self
