@@ -175,6 +175,11 @@ def natural(text: str) -> int:
     return int(text)
 
 
+def workers(text: str) -> int | str:
+    """The value of ``--workers``: a number, or what is checked later, such as "auto"."""
+    return int(text) if text.isdecimal() else text
+
+
 def add_methods(parser: argparse.ArgumentParser, text: str) -> None:
     """The option ``--with``."""
     parser.add_argument("--with", dest="methods", **MANY, metavar="METHOD", help=text)

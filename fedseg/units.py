@@ -1,6 +1,7 @@
-"""Bytes, durations and memory, measured and written for people; shares of a number."""
+"""Bytes, durations, memory and cores, measured and written for people; shares of a number."""
 
 import math
+import os
 import sys
 
 DIGITS = 6  # of a product of a share and a number; what is beyond them is rounding
@@ -40,3 +41,10 @@ def peak_memory() -> int | None:
         return None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else 1024 * peak  # macOS counts bytes, Linux KiB
+
+
+def count_cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):  # Linux
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

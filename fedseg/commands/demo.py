@@ -1,7 +1,6 @@
 """Train on rendered images within minutes: fedseg demo [NAME]."""
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -41,14 +40,13 @@ def train_on_streets(options: Sequence[str]) -> tuple[int, list[Path]]:
     """Render the streets and train both methods; returns the exit code and the runs' folders."""
     from fedseg.commands.sweep import show_sweep
     from fedseg.data_prep.idda import DEMO, prepare_demo_streets
-    from fedseg.runner.sweep import plan_sweep
+    from fedseg.runner.sweep import make_slots, plan_sweep
 
-    os.environ.setdefault("OMP_NUM_THREADS", "1")  # two runs at a time have a core each
     jobs = plan_sweep([SETTING], METHODS, [0], options=options, root=WORK_DIR / SETTING)
     print(f"street scenes in {DEMO}", file=sys.stderr, flush=True)
     prepare_demo_streets()
     print(f"training {len(jobs)} runs of {SETTING}", file=sys.stderr, flush=True)
-    return show_sweep(jobs, 2), [job.work_dir for job in jobs]
+    return show_sweep(jobs, make_slots(jobs=2, threads=1)), [job.work_dir for job in jobs]
 
 
 def show_streets(options: Sequence[str]) -> int:

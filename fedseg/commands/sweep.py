@@ -1,13 +1,16 @@
 """Run many experiments: fedseg sweep CONFIG... --with METHOD... (see --help)."""
 
+import argparse
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedseg import cli
+from fedseg.errors import ConfigError
 
 if TYPE_CHECKING:
-    from fedseg.runner.sweep import Job
+    from fedseg.runner.sweep import Job, Slot
 
 EXAMPLES = """
 examples:
@@ -18,8 +21,11 @@ examples:
     fedseg sweep cifar100_a05 --with fedasam swa \\
         --grid averaging.start=0.05 averaging.start=0.5 averaging.start=0.75 \\
         --grid averaging.cycle=5 averaging.cycle=10
-  two runs at a time, each on a GPU of its own:
-    fedseg sweep idda_rainy_batch8 --with silobn --seeds 0 1 2 --gpus 0 1
+  on all GPUs of this machine, two runs on each at a time:
+    fedseg sweep idda_rainy_batch8 --with silobn --seeds 0 1 2 --gpus all --per-gpu 2
+  as a job array of Slurm, one array task a run:
+    fedseg sweep idda_rainy_batch8 --with silobn --seeds 0 1 2 --slurm sweep.sbatch
+    sbatch --gpus=1 --cpus-per-task=8 --time=24:00:00 sweep.sbatch
 The same command continues after an interruption: it skips finished runs and resumes stopped ones.
 Runs are in WORK_DIR/<experiment>[,KEY=VALUE...]/seed<seed>, with their output in output.txt. --amp
 and --cfg-options apply to all runs and are not part of the name.
@@ -40,17 +46,27 @@ def main() -> int:
     parser.add_argument("--grid", **lists, nargs="+", metavar="KEY=VALUE", help=text)
     cli.add_cfg_options(parser, "override config fields in all runs")
     parser.add_argument("--amp", action="store_true", help="bfloat16 arithmetic, on CPU and GPU")
-    text = "runs at a time (default: 1, or one for each of --gpus)"
+    text = "runs at a time (default: 1), array tasks at a time with --slurm"
     parser.add_argument("--jobs", type=cli.positive, metavar="N", help=text)
-    text = "GPUs by number: each run has one of them (default: all runs share the first)"
-    parser.add_argument("--gpus", type=cli.natural, **cli.MANY, metavar="GPU", help=text)
+    text = "'all' or numbers of GPUs: each run has one of them (default: all runs share the first)"
+    parser.add_argument("--gpus", **cli.MANY, metavar="GPU", help=text)
+    text = "runs at a time on each of --gpus (default: 1)"
+    parser.add_argument("--per-gpu", type=cli.positive, metavar="N", help=text)
+    text = "threads of each run (default: the cores, divided among the runs at a time)"
+    parser.add_argument("--threads", type=cli.positive, metavar="N", help=text)
+    text = "train the clients of each run on N workers, as in fedseg train"
+    parser.add_argument("--workers", type=cli.workers, metavar="N", help=text)
     style = {"type": cli.folder, "default": Path("work_dirs")}
     parser.add_argument("--work-dir", **style, help="folder of all runs (default: %(default)s)")
     text = "print the runs and their hours; train nothing"
     parser.add_argument("--dry-run", action="store_true", help=text)
+    text = "write the script of a Slurm job array for the runs; train nothing"
+    parser.add_argument("--slurm", type=cli.folder, metavar="FILE", help=text)
     arguments = parser.parse_args()
-    from fedseg.runner.sweep import check_gpus, plan_sweep
+    check_options(arguments)
+    from fedseg.runner.sweep import find_gpus, make_slots, plan_sweep
 
+    gpus = find_gpus(arguments.gpus)
     jobs = plan_sweep(
         arguments.configs,
         arguments.methods,
@@ -59,13 +75,48 @@ def main() -> int:
         arguments.options,
         arguments.amp,
         arguments.work_dir,
+        arguments.workers,
     )
-    check_gpus(arguments.gpus)
-    at_once = arguments.jobs or max(1, len(arguments.gpus))
+    if arguments.slurm is not None:
+        return write_slurm(jobs, arguments.slurm, arguments.jobs, arguments.threads)
+    slots = make_slots(arguments.jobs or 1, gpus, arguments.per_gpu or 1, arguments.threads)
     if arguments.dry_run:
-        show_plan(jobs, at_once)
+        show_plan(jobs, slots)
         return 0
-    return show_sweep(jobs, at_once, arguments.gpus)
+    return show_sweep(jobs, slots)
+
+
+def check_options(arguments: argparse.Namespace) -> None:
+    """Raise ConfigError for options that contradict each other."""
+    if arguments.gpus and arguments.jobs:
+        raise ConfigError(
+            "--jobs: leave it out with --gpus: --per-gpu says how many runs share one"
+        )
+    if arguments.per_gpu and not arguments.gpus:
+        raise ConfigError("--per-gpu: needs --gpus all, or numbers of GPUs")
+    if arguments.threads and arguments.workers is not None:
+        raise ConfigError(
+            "--threads: leave it out with --workers: a worker has executor.cpus_per_worker threads"
+        )
+    if arguments.slurm is not None and (arguments.gpus or arguments.dry_run):
+        raise ConfigError(
+            "--slurm: leave out --gpus and --dry-run: sbatch --gpus=1 gives each run a GPU"
+        )
+
+
+def write_slurm(jobs: Sequence["Job"], file: Path, at_once: int | None, threads: int | None) -> int:
+    """Write the script of a job array, and print the command that submits it."""
+    from fedseg.files import write_text
+    from fedseg.runner.slurm import array_script
+
+    count = sum(not job.results.is_file() for job in jobs)
+    if count == 0:
+        print("all runs are finished: nothing to submit")
+        return 0
+    write_text(file, array_script(jobs, Path.cwd(), at_once, threads))
+    print(f"{count} of {len(jobs)} runs in {file}; submit it, with your resources:")
+    print(f"  sbatch --gpus=1 --cpus-per-task=8 --time=24:00:00 {shlex.quote(str(file))}")
+    return 0
 
 
 def label(job: "Job") -> str:
@@ -73,7 +124,7 @@ def label(job: "Job") -> str:
     return f"{job.work_dir.parent.name} {job.work_dir.name}"
 
 
-def show_plan(jobs: Sequence["Job"], at_once: int) -> None:
+def show_plan(jobs: Sequence["Job"], slots: Sequence["Slot"]) -> None:
     """Print every run with its state and the time that it still needs."""
     from rich.console import Console
 
@@ -82,8 +133,9 @@ def show_plan(jobs: Sequence["Job"], at_once: int) -> None:
     from fedseg.units import format_duration
 
     console = Console()
+    threads = slots[0].threads
     with console.status("rehearsing a round of each experiment"):
-        seconds = expected_seconds(jobs)
+        seconds = expected_seconds(jobs, threads)
     known = [left for left in seconds.values() if isinstance(left, float)]
     rows = []
     for job, left in seconds.items():
@@ -94,22 +146,21 @@ def show_plan(jobs: Sequence["Job"], at_once: int) -> None:
     for reason in dict.fromkeys(left for left in seconds.values() if isinstance(left, str)):
         console.print(reason, style="red", markup=False)
     total = sum(known)
-    least = max(total / at_once, max(known, default=0))
+    least = max(total / len(slots), max(known, default=0))
     runs = "1 run" if len(jobs) == 1 else f"{len(jobs)} runs"
     console.print(
         f"{runs}: {format_duration(total)} of computing, at least {format_duration(least)} with "
-        f"{at_once} at a time on separate cores",
+        f"{len(slots)} at a time; threads of each: {threads}",
         highlight=False,
     )
 
 
-def show_sweep(jobs: Sequence["Job"], at_once: int, gpus: Sequence[int] = ()) -> int:
+def show_sweep(jobs: Sequence["Job"], slots: Sequence["Slot"]) -> int:
     """Run a sweep with a bar for every run under way, then print the board; 1 if a run failed.
 
     Args:
         jobs: runs of a plan.
-        at_once: runs at a time.
-        gpus: those that the runs under way are given, one each.
+        slots: one for each run at a time.
     """
     from fedseg.leaderboard.board import build_board
     from fedseg.leaderboard.output import print_board
@@ -133,7 +184,7 @@ def show_sweep(jobs: Sequence["Job"], at_once: int, gpus: Sequence[int] = ()) ->
             done = sum(task.completed for task in bars.tasks if task.id != all_runs)
             bars.update(all_runs, completed=done)
 
-        for job, seconds, failure in run_sweep(jobs, at_once, show, gpus):
+        for job, seconds, failure in run_sweep(jobs, slots, show):
             bars.update(bar_of[job], completed=job.rounds_done, visible=False)
             if failure is not None:
                 failures[job] = failure

@@ -25,7 +25,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="the run's seed (default: the config's, else 0)")
     parser.add_argument("--amp", action="store_true", help="bfloat16 arithmetic, on CPU and GPU")
     text = "train clients on N workers, or 'auto': one for each GPU (needs the extra 'ray')"
-    parser.add_argument("--workers", type=_workers, metavar="N", help=text)
+    parser.add_argument("--workers", type=cli.workers, metavar="N", help=text)
     cli.add_cfg_options(parser, "override config fields, for example train_cfg.max_rounds=10")
     text = "check everything and print the plan; train nothing"
     parser.add_argument("--dry-run", action="store_true", help=text)
@@ -55,8 +55,3 @@ def main() -> int:
 
         print_summary(config.work_dir)
     return 0
-
-
-def _workers(text: str) -> int | str:
-    """The value of ``--workers``: a number, or what is checked later, such as "auto"."""
-    return int(text) if text.isdecimal() else text

@@ -77,6 +77,7 @@ from fedseg.runner.work_dir import (
 from fedseg.runs.config import config_digest, config_text
 from fedseg.runs.history import HISTORY, History
 from fedseg.runs.results import write_results
+from fedseg.units import count_cores
 
 
 @RUNNERS.register_module()
@@ -176,6 +177,13 @@ class FederatedRunner(Runner):
 
     def _log_env(self, env_cfg: dict) -> None:
         self.logger.info(f"torch {torch.__version__}, seed {self.seed}")
+        threads = torch.get_num_threads()
+        cores = count_cores()
+        if threads > cores:
+            self.logger.warning(
+                f"{threads} threads slow each other down on {cores} cores: set "
+                f"OMP_NUM_THREADS={cores}"
+            )
         self.logger.info(f"Config:\n{config_text(self.cfg.to_dict())}")
 
     def build_visualizer(self, visualizer: Any = None) -> RunVisualizer:

@@ -12,17 +12,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
 
-from mmengine.config import Config
-
 from fedseg.checks import shown
 from fedseg.config.check import LONGEST_NAME
 from fedseg.errors import ConfigError, DataError, UserError
 from fedseg.files import make_folder, read_json
 from fedseg.runner.experiment import load_config, prepare_config
 from fedseg.runs.config import config_digest
+from fedseg.units import count_cores
 
 TRAIN = ("-m", "fedseg", "train")
 OUTPUT = "output.txt"
+THREADS = "OMP_NUM_THREADS"
 SECONDS = 1.0  # between two looks at the progress of the runs under way
 
 
@@ -35,6 +35,7 @@ class Job:
     options: tuple[str, ...]  # KEY=VALUE overrides, those of the grid included
     seed: int
     amp: bool
+    workers: int | str | None  # as --workers of fedseg train
     work_dir: Path
     rounds: int  # of the whole run
 
@@ -53,19 +54,24 @@ class Job:
         return "stopped" if unfinished(self.work_dir) else "new"
 
     @property
-    def command(self) -> list[str]:
-        """The command line that trains it."""
+    def train_command(self) -> list[str]:
+        """The command line that trains it from the start."""
         command = [sys.executable, *TRAIN, str(self.config)]
         if self.methods:
             command += ["--with", *self.methods]
         command += ["--work-dir", str(self.work_dir), "--seed", str(self.seed), "--quiet"]
         if self.amp:
             command.append("--amp")
+        if self.workers is not None:
+            command += ["--workers", str(self.workers)]
         if self.options:
             command += ["--cfg-options", *self.options]
-        if self.state == "stopped":
-            command.append("--resume")
         return command
+
+    @property
+    def resume_command(self) -> list[str]:
+        """The command line that trains it from its newest checkpoint, if it has one."""
+        return [*self.train_command, "--resume"]
 
     @property
     def rounds_done(self) -> int:
@@ -77,6 +83,34 @@ class Job:
         return min(self.rounds, lines)
 
 
+@dataclass(frozen=True)
+class Slot:
+    """What a run under way has of the machine; the next run takes its place."""
+
+    gpu: int | None  # number of the only GPU that it sees; None: it sees all
+    threads: int  # of its arithmetic on the CPU
+
+
+def make_slots(
+    jobs: int = 1, gpus: Sequence[int] = (), per_gpu: int = 1, threads: int | None = None
+) -> list[Slot]:
+    """A slot for each run under way.
+
+    Args:
+        jobs: runs at a time without GPUs of their own.
+        gpus: each has ``per_gpu`` slots; then ``jobs`` is not read.
+        threads: of each run; None: the cores are divided among the slots, and a run has no more
+            threads than ``OMP_NUM_THREADS`` if that is set.
+    """
+    numbers: list[int | None] = [*gpus] * per_gpu if gpus else [None] * jobs
+    if threads is None:
+        threads = max(1, count_cores() // len(numbers))
+        limit = os.environ.get(THREADS, "")
+        if limit.isdecimal():
+            threads = max(1, min(threads, int(limit)))
+    return [Slot(gpu=number, threads=threads) for number in numbers]
+
+
 def plan_sweep(
     configs: Sequence[Path],
     method_lists: Sequence[Sequence[str]],
@@ -85,6 +119,7 @@ def plan_sweep(
     options: Sequence[str] = (),
     amp: bool = False,
     root: Path = Path("work_dirs"),
+    workers: int | str | None = None,
 ) -> list[Job]:
     """Every run of a sweep.
 
@@ -93,6 +128,7 @@ def plan_sweep(
         grid: axes, each ``[KEY=VALUE, ...]``; every combination of values is run.
         options: ``KEY=VALUE`` overrides of all runs.
         root: runs go to ``<root>/<experiment>[,KEY=VALUE...]/seed<seed>``.
+        workers: of each run, as ``--workers`` of ``fedseg train``.
     """
     _check_grid(grid, options)
     jobs: dict[Path, Job] = {}
@@ -104,7 +140,8 @@ def plan_sweep(
         folder = root / _name(experiment, values) / f"seed{seed}"
         if folder in jobs:
             raise ConfigError(f"sweep: {folder} is listed twice; name it once")
-        config = prepare_config(load_config(path, methods, folder, overrides, seed, amp))
+        config = load_config(path, methods, folder, overrides, seed, amp, workers=workers)
+        config = prepare_config(config)
         digest = config_digest(config)
         if digest in folder_of:
             raise ConfigError(
@@ -112,7 +149,16 @@ def plan_sweep(
                 "equal: leave one of them out"
             )
         folder_of[digest] = folder
-        jobs[folder] = _job(path, methods, overrides, amp, config)
+        jobs[folder] = Job(
+            config=path,
+            methods=tuple(methods),
+            options=overrides,
+            seed=config.randomness.seed,
+            amp=amp,
+            workers=workers,
+            work_dir=Path(config.work_dir),
+            rounds=config.train_cfg.max_rounds,
+        )
         _check_results(jobs[folder].results, digest)
     return list(jobs.values())
 
@@ -145,21 +191,6 @@ def _name(experiment: str, values: Sequence[str]) -> str:
     return name
 
 
-def _job(
-    path: Path, methods: Sequence[str], options: Sequence[str], amp: bool, config: Config
-) -> Job:
-    """The run of a complete config."""
-    return Job(
-        config=path,
-        methods=tuple(methods),
-        options=tuple(options),
-        seed=config.randomness.seed,
-        amp=amp,
-        work_dir=Path(config.work_dir),
-        rounds=config.train_cfg.max_rounds,
-    )
-
-
 def _check_results(results: Path, digest: str) -> None:
     """Raise ConfigError where a folder has the results of a run with other options."""
     if not results.is_file():
@@ -175,39 +206,53 @@ def _check_results(results: Path, digest: str) -> None:
         )
 
 
-def check_gpus(gpus: Sequence[int]) -> None:
-    """Raise ConfigError for a GPU that PyTorch does not see: a run would train on the CPU."""
+def find_gpus(names: Sequence[str]) -> list[int]:
+    """The numbers of GPUs, ``["all"]`` or ``["0", "1"]``, among those that PyTorch sees.
+
+    Raises:
+        ConfigError: one is not there: a run would train on the CPU.
+    """
+    if not names:
+        return []
     import torch
 
     count = torch.cuda.device_count()
-    for gpu in gpus:
-        if gpu >= count:
-            raise ConfigError(f"--gpus: PyTorch sees {count} GPUs, numbered from 0, and no {gpu}")
+    if count == 0:
+        raise ConfigError("--gpus: PyTorch sees no GPU: leave it out to train on the CPU")
+    if list(names) == ["all"]:
+        return list(range(count))
+    gpus = []
+    for name in names:
+        if not name.isdecimal() or int(name) >= count:
+            raise ConfigError(
+                f"--gpus: PyTorch sees {count}, and no {name}: give all, or numbers from 0"
+            )
+        if int(name) in gpus:
+            raise ConfigError(f"--gpus: {name} is listed twice: use --per-gpu 2")
+        gpus.append(int(name))
+    return gpus
 
 
 def run_sweep(
     jobs: Sequence[Job],
-    at_once: int,
+    slots: Sequence[Slot],
     on_change: Callable[[Sequence[Job]], None],
-    gpus: Sequence[int] = (),
 ) -> Iterator[tuple[Job, float, str | None]]:
-    """Run what is not finished, so many at once; a run that fails does not stop the others.
+    """Run what is not finished, one run in each slot; one that fails does not stop the others.
 
     Args:
         on_change: called with the runs under way, about once a second.
-        gpus: every run under way has one of them, which others have too if there are fewer GPUs
-            than runs; none: the runs see all of the machine's.
 
     Yields:
         (job, seconds, None or what went wrong) of every run that has ended.
     """
-    free_gpus: SimpleQueue[int | None] = SimpleQueue()
-    for gpu in itertools.islice(itertools.cycle(gpus or [None]), at_once):
-        free_gpus.put(gpu)
+    free: SimpleQueue[Slot] = SimpleQueue()
+    for slot in slots:
+        free.put(slot)
     processes: dict[Job, subprocess.Popen] = {}
-    with ThreadPoolExecutor(at_once) as pool:
+    with ThreadPoolExecutor(len(slots)) as pool:
         waiting = [job for job in jobs if not job.results.is_file()]
-        job_of = {pool.submit(_train, job, free_gpus, processes): job for job in waiting}
+        job_of = {pool.submit(_train, job, free, processes): job for job in waiting}
         pending = set(job_of)
         try:
             while pending:
@@ -223,34 +268,37 @@ def run_sweep(
 
 
 def _train(
-    job: Job, free_gpus: "SimpleQueue[int | None]", processes: dict[Job, subprocess.Popen]
+    job: Job, free: "SimpleQueue[Slot]", processes: dict[Job, subprocess.Popen]
 ) -> tuple[float, str | None]:
     """Train one run in a process of its own; returns its seconds, and what went wrong or None."""
     if job.results.is_file():  # of another sweep, since this one began
         return 0.0, None
     begin = time.monotonic()
-    gpu = free_gpus.get()
+    slot = free.get()
     try:
-        processes[job] = _start(job, gpu)
+        processes[job] = _start(job, slot)
         code = processes[job].wait()
     except UserError as error:  # a folder that cannot be written to
         return 0.0, str(error)
     finally:
         processes.pop(job, None)
-        free_gpus.put(gpu)
+        free.put(slot)
     return time.monotonic() - begin, _failure(job, code)
 
 
-def _start(job: Job, gpu: int | None) -> subprocess.Popen:
-    """Start the process of a run, which sees this GPU alone; None: all of them."""
+def _start(job: Job, slot: Slot) -> subprocess.Popen:
+    """Start the process of a run, with the GPU and the threads of its slot."""
     make_folder(job.work_dir)
     variables = {**os.environ, "PYTHONSAFEPATH": "1"}  # nothing is imported from this folder
-    if gpu is not None:
+    variables[THREADS] = str(slot.threads)
+    if slot.gpu is not None:
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-        variables["CUDA_VISIBLE_DEVICES"] = visible.split(",")[gpu] if visible else str(gpu)
+        gpus = visible.split(",") if visible else None
+        variables["CUDA_VISIBLE_DEVICES"] = gpus[slot.gpu] if gpus else str(slot.gpu)
+    command = job.resume_command if job.state == "stopped" else job.train_command
     with open(job.work_dir / OUTPUT, "ab") as file:  # of a run under way elsewhere, too
         return subprocess.Popen(
-            job.command,
+            command,
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=subprocess.STDOUT,
@@ -274,8 +322,12 @@ def _last_line(job: Job) -> str:
     return next((line for line in reversed(lines) if line.strip()), "it ended without output")
 
 
-def expected_seconds(jobs: Sequence[Job]) -> dict[Job, float | str]:
-    """Seconds that each run still needs, rehearsed once for each experiment; or why not known."""
+def expected_seconds(jobs: Sequence[Job], threads: int) -> dict[Job, float | str]:
+    """Seconds that each run still needs, rehearsed once for each experiment; or why not known.
+
+    Args:
+        threads: of each run.
+    """
     rehearsed: dict[tuple, float | str] = {}
     expected: dict[Job, float | str] = {}
     for job in jobs:
@@ -284,7 +336,7 @@ def expected_seconds(jobs: Sequence[Job]) -> dict[Job, float | str]:
             continue
         experiment = job.config, job.methods, job.options
         if experiment not in rehearsed:
-            rehearsed[experiment] = _rehearse(job)
+            rehearsed[experiment] = _rehearse(job, threads)
         seconds = rehearsed[experiment]
         if isinstance(seconds, float) and job.state == "stopped":
             seconds *= 1 - job.rounds_done / job.rounds
@@ -292,14 +344,15 @@ def expected_seconds(jobs: Sequence[Job]) -> dict[Job, float | str]:
     return expected
 
 
-def _rehearse(job: Job) -> float | str:
+def _rehearse(job: Job, threads: int) -> float | str:
     """Seconds of a whole run, or why they are not known."""
     import tempfile
 
+    from fedseg.memory import restoring_threads
     from fedseg.runner.plan import make_plan
     from fedseg.runner.runner import FederatedRunner
 
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, restoring_threads(threads):
         try:
             config = load_config(job.config, job.methods, folder, job.options, job.seed, job.amp)
             config["log_level"] = "ERROR"

@@ -119,10 +119,10 @@ def python(program: str, **options: Any) -> str:
 class ForkedJob:
     """A run of a sweep as a fork, in the place of its :class:`subprocess.Popen`."""
 
-    def __init__(self, job: Any, gpu: int | None) -> None:
+    def __init__(self, job: Any, slot: Any) -> None:
         job.work_dir.mkdir(parents=True, exist_ok=True)
         self._output = job.work_dir / "output.txt"
-        self._line = CommandLine("train.py", *job.command[4:])
+        self._line = CommandLine("train.py", *job.train_command[4:])
         self.terminate = self._line._process.terminate
 
     def wait(self) -> int:
