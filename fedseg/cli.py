@@ -185,6 +185,12 @@ def add_methods(parser: argparse.ArgumentParser, text: str) -> None:
     parser.add_argument("--with", dest="methods", **MANY, metavar="METHOD", help=text)
 
 
+def add_trackers(parser: argparse.ArgumentParser) -> None:
+    """The option ``--tracker``."""
+    text = "log the rounds to tensorboard, wandb or mlflow, or to several (default: tensorboard)"
+    parser.add_argument("--tracker", dest="trackers", **MANY, metavar="NAME", help=text)
+
+
 def add_cfg_options(parser: argparse.ArgumentParser, text: str) -> None:
     """The option ``--cfg-options``."""
     parser.add_argument("--cfg-options", dest="options", **MANY, metavar="KEY=VALUE", help=text)

@@ -56,6 +56,7 @@ def main() -> int:
     parser.add_argument("--threads", type=cli.positive, metavar="N", help=text)
     text = "train the clients of each run on N workers, as in fedseg train"
     parser.add_argument("--workers", type=cli.workers, metavar="N", help=text)
+    cli.add_trackers(parser)
     style = {"type": cli.folder, "default": Path("work_dirs")}
     parser.add_argument("--work-dir", **style, help="folder of all runs (default: %(default)s)")
     text = "print the runs and their hours; train nothing"
@@ -76,6 +77,7 @@ def main() -> int:
         arguments.amp,
         arguments.work_dir,
         arguments.workers,
+        arguments.trackers,
     )
     if arguments.slurm is not None:
         return write_slurm(jobs, arguments.slurm, arguments.jobs, arguments.threads)

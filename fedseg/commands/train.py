@@ -26,6 +26,7 @@ def main() -> int:
     parser.add_argument("--amp", action="store_true", help="bfloat16 arithmetic, on CPU and GPU")
     text = "train clients on N workers, or 'auto': one for each GPU (needs the extra 'ray')"
     parser.add_argument("--workers", type=cli.workers, metavar="N", help=text)
+    cli.add_trackers(parser)
     cli.add_cfg_options(parser, "override config fields, for example train_cfg.max_rounds=10")
     text = "check everything and print the plan; train nothing"
     parser.add_argument("--dry-run", action="store_true", help=text)
@@ -44,6 +45,7 @@ def main() -> int:
         resume=args.resume,
         workers=args.workers,
         overwrite=args.overwrite,
+        trackers=args.trackers,
     )
     if not args.quiet:  # before the imports that take seconds
         run = config.experiment_name

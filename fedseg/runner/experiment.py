@@ -23,6 +23,12 @@ from fedseg.models.network_options import read_network
 Options = Mapping[str, Any] | Sequence[str | Mapping[str, Any]] | str
 # values of options that other languages write otherwise -> as Python writes them
 NAMED_VALUES = {"true": "True", "false": "False", "none": "None", "null": "None"}
+# what --tracker takes, which is the name of a package, too -> MMEngine's backend
+TRACKERS = {
+    "tensorboard": "TensorboardVisBackend",
+    "wandb": "WandbVisBackend",
+    "mlflow": "MLflowVisBackend",
+}
 OPENINGS = ("[", "(", "{", "dict(", "'", '"')  # with which a list, dict or quoted text begins
 
 
@@ -36,6 +42,7 @@ def load_config(
     resume: bool = False,
     workers: int | str | None = None,
     overwrite: bool = False,
+    trackers: Sequence[str] = (),
 ) -> Config:
     """Read a config file, compose its methods and apply what a command line changes.
 
@@ -53,6 +60,8 @@ def load_config(
         amp: sets ``train_cfg.amp``.
         resume: sets ``resume``: continue from the newest checkpoint of the work dir.
         overwrite: sets ``overwrite``: delete the run in the work dir.
+        trackers: names of ``TRACKERS``, such as ``"wandb"``: what logs the rounds, with the options
+            that ``visualizer.vis_backends`` has for it; none: as the config says.
         workers: train on so many workers with Ray; ``"auto"``: one for each GPU of this machine, in
             this process if it has none.
     """
@@ -61,7 +70,7 @@ def load_config(
         methods = [methods]
     make_importable(path.resolve().parent)
     config = compose(path, methods)
-    override(config, work_dir, options, seed, amp, resume, workers, overwrite)
+    override(config, work_dir, options, seed, amp, resume, workers, overwrite, trackers)
     network = get(config, "model.network")
     if isinstance(network, str):
         _take_network(config, network, path)
@@ -135,6 +144,7 @@ def override(
     resume: bool = False,
     workers: int | str | None = None,
     overwrite: bool = False,
+    trackers: Sequence[str] = (),
 ) -> Config:
     """Apply what a command line changes, in place; arguments and errors as :func:`load_config`."""
     override_fields(config, options)
@@ -151,6 +161,8 @@ def override(
         set_values(config, "--work-dir", {"work_dir": str(work_dir)})
     if workers is not None:
         _set_workers(config, workers)
+    if trackers:
+        _set_trackers(config, trackers)
     if resume:
         config["resume"] = True
     if overwrite:
@@ -174,6 +186,26 @@ def _set_workers(config: Config, workers: int | str) -> None:
         config["executor"] = {}
     values = {"executor.type": "RayExecutor", "executor.num_workers": workers}
     set_values(config, "--workers", values)
+
+
+def _set_trackers(config: Config, names: Sequence[str]) -> None:
+    """Apply ``--tracker``: these trackers, each with the options that the config has for it."""
+    given = get(config, "visualizer.vis_backends") or ()
+    check_value("visualizer.vis_backends", given, Sequence[Mapping])
+    options = {backend.get("type"): backend for backend in given}
+    backends = []
+    for name in dict.fromkeys(names):
+        if name not in TRACKERS:
+            raise ConfigError(f"--tracker: unknown {name!r}; known: {', '.join(TRACKERS)}")
+        if find_spec(name) is None:
+            raise ConfigError(
+                f"--tracker {name}: the package {name} is not installed: pip install {name}"
+            )
+        backend = TRACKERS[name]
+        backends.append(options.get(backend, {"type": backend}))
+    if config.get("visualizer") is None:
+        config["visualizer"] = {}
+    set_values(config, "--tracker", {"visualizer.vis_backends": backends})
 
 
 def _count_gpus() -> int:

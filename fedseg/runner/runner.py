@@ -14,6 +14,7 @@ from mmengine.config import Config
 from mmengine.logging import MMLogger
 from mmengine.runner import Runner
 from mmengine.utils.dl_utils import set_multi_processing
+from mmengine.visualization import Visualizer
 from torch import Tensor, nn
 
 from fedseg.config.arguments import check_arguments
@@ -65,7 +66,7 @@ from fedseg.runner.interrupt import InterruptGuard
 from fedseg.runner.kernels import choose_kernels, device_of
 from fedseg.runner.sampler import ClientSampler, build_sampler
 from fedseg.runner.state_store import StateStore, closing_stores
-from fedseg.runner.trackers import RunVisualizer, build_visualizer
+from fedseg.runner.trackers import check_backends
 from fedseg.runner.work_dir import (
     RESULTS,
     check_free,
@@ -95,7 +96,7 @@ class FederatedRunner(Runner):
     2. ``set_randomness``: ``seed``, seeded global generators, the kernels of CUDA;
     3. ``build_logger``: ``logger``;
     4. ``_log_env``: the first lines of the log;
-    5. ``build_visualizer``: ``visualizer``, which gets the config;
+    5. ``build_visualizer``: ``visualizer``, without the trackers, which start with training;
     6. ``build_model``: ``model``, on the CPU; its weights are drawn with the federation;
     7. ``wrap_model``: ``model`` on its device;
     8. ``register_hooks``: ``_hooks``, by priority, and ``averaging``;
@@ -186,8 +187,9 @@ class FederatedRunner(Runner):
             )
         self.logger.info(f"Config:\n{config_text(self.cfg.to_dict())}")
 
-    def build_visualizer(self, visualizer: Any = None) -> RunVisualizer:
-        return build_visualizer(visualizer, self.experiment_name, self.work_dir)
+    def build_visualizer(self, visualizer: Any = None) -> Visualizer:
+        check_backends(visualizer)
+        return Visualizer.get_instance(self.experiment_name)
 
     def build_model(self, model: Any) -> nn.Module:
         resumed = self._resume and bool(checkpoints(self.checkpoint_folder))

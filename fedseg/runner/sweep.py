@@ -36,6 +36,7 @@ class Job:
     seed: int
     amp: bool
     workers: int | str | None  # as --workers of fedseg train
+    trackers: tuple[str, ...]  # as --tracker of fedseg train
     work_dir: Path
     rounds: int  # of the whole run
 
@@ -64,6 +65,8 @@ class Job:
             command.append("--amp")
         if self.workers is not None:
             command += ["--workers", str(self.workers)]
+        if self.trackers:
+            command += ["--tracker", *self.trackers]
         if self.options:
             command += ["--cfg-options", *self.options]
         return command
@@ -120,6 +123,7 @@ def plan_sweep(
     amp: bool = False,
     root: Path = Path("work_dirs"),
     workers: int | str | None = None,
+    trackers: Sequence[str] = (),
 ) -> list[Job]:
     """Every run of a sweep.
 
@@ -128,7 +132,7 @@ def plan_sweep(
         grid: axes, each ``[KEY=VALUE, ...]``; every combination of values is run.
         options: ``KEY=VALUE`` overrides of all runs.
         root: runs go to ``<root>/<experiment>[,KEY=VALUE...]/seed<seed>``.
-        workers: of each run, as ``--workers`` of ``fedseg train``.
+        workers, trackers: of each run, as ``--workers`` and ``--tracker`` of ``fedseg train``.
     """
     _check_grid(grid, options)
     jobs: dict[Path, Job] = {}
@@ -140,7 +144,16 @@ def plan_sweep(
         folder = root / _name(experiment, values) / f"seed{seed}"
         if folder in jobs:
             raise ConfigError(f"sweep: {folder} is listed twice; name it once")
-        config = load_config(path, methods, folder, overrides, seed, amp, workers=workers)
+        config = load_config(
+            path,
+            methods,
+            folder,
+            overrides,
+            seed,
+            amp,
+            workers=workers,
+            trackers=trackers,
+        )
         config = prepare_config(config)
         digest = config_digest(config)
         if digest in folder_of:
@@ -156,6 +169,7 @@ def plan_sweep(
             seed=config.randomness.seed,
             amp=amp,
             workers=workers,
+            trackers=tuple(trackers),
             work_dir=Path(config.work_dir),
             rounds=config.train_cfg.max_rounds,
         )

@@ -227,10 +227,11 @@ def test_options_that_contradict_each_other(small_config, monkeypatch, options, 
         main()
 
 
-def test_workers_are_those_of_every_run(small_config, tmp_path):
-    (job,) = sweep(small_config, tmp_path, workers=2)
+def test_workers_and_trackers_are_those_of_every_run(small_config, tmp_path):
+    (job,) = sweep(small_config, tmp_path, workers=2, trackers=["tensorboard"])
     command = job.train_command
     assert command[command.index("--workers") + 1] == "2"
+    assert command[command.index("--tracker") + 1] == "tensorboard"
 
 
 def test_a_run_that_was_killed_did_not_fail_as_it_last_did(small_config, tmp_path, monkeypatch):
