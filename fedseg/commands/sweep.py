@@ -54,7 +54,7 @@ def main() -> int:
     parser.add_argument("--per-gpu", type=cli.positive, metavar="N", help=text)
     text = "threads of each run (default: the cores, divided among the runs at a time)"
     parser.add_argument("--threads", type=cli.positive, metavar="N", help=text)
-    text = "train the clients of each run on N workers, as in fedseg train"
+    text = "worker processes that train the clients of each run"
     parser.add_argument("--workers", type=cli.workers, metavar="N", help=text)
     cli.add_trackers(parser)
     style = {"type": cli.folder, "default": Path("work_dirs")}
